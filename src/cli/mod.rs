@@ -1,0 +1,106 @@
+//! The command line: which subcommand, with what settings, and what its end means as an exit code. Floor 5.
+
+mod client;
+mod config_file;
+mod log;
+mod run;
+mod serve;
+mod settings;
+mod trace;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use settings::Settings;
+
+/// The command line.
+#[derive(Parser)]
+#[command(name = "a2e-proc", version, about, long_about = None, after_help = EXAMPLES)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve one agent on standard input and output
+    ///
+    /// Reads A2E requests from standard input, one JSON object a line, and writes answers and events to standard output.
+    /// Ends when the input does, on a shutdown request, or on SIGTERM, SIGINT or SIGHUP, and takes every process along.
+    #[command(after_help = SERVE_HELP)]
+    Serve {
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Run one command through the protocol, as a person would without it
+    ///
+    /// Starts a host in this program and drives it over A2E: the command's output and input are yours, Ctrl-C reaches it as
+    /// SIGINT, and its exit code becomes this program's. The command is allowed by being on the line.
+    #[command(after_help = RUN_HELP)]
+    Run {
+        #[command(flatten)]
+        settings: Settings,
+        /// Show each line of the protocol on standard error
+        #[arg(long)]
+        trace: bool,
+        /// The command and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+        command: Vec<String>,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  a2e-proc run -- python3 -c 'print(1)'           run a command through the protocol
+  a2e-proc run --trace -- bash -c 'echo hi'       and see what is said
+  a2e-proc serve --allow bash --allow make        serve an agent on stdin and stdout";
+
+const SERVE_HELP: &str = "\
+A flag beats the configuration file, and the file beats the default.
+Exit codes: 0 the session has ended; 1 standard output is broken; 2 the command line or the file is wrong.
+Try it:
+  printf '%s\\n' '{\"type\":\"proc/spawn/req\",\"id\":\"p1\",\"version\":\"1.0\",\"ts\":1.0,\"session_id\":\"s1\",\"cmd\":[\"ls\",\"/\"]}' | a2e-proc serve";
+
+const RUN_HELP: &str = "\
+Exit codes: the command's own; 128+N if signal N ended it; 124 if its time limit did; 125 if the host failed;
+126 if the command could not be started; 127 if it was not found.";
+
+/// What a subcommand comes to: an exit code, or a line for standard error and a code.
+type Outcome = Result<u8, Complaint>;
+
+/// Why the program cannot do what it was asked.
+pub struct Complaint {
+    text: String,
+    code: u8,
+}
+
+impl Complaint {
+    /// The arguments or the configuration are wrong.
+    fn usage(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: 2 }
+    }
+
+    /// The system did not let it.
+    fn failure(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: 1 }
+    }
+}
+
+/// Runs what the command line asks for.
+pub fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Serve { settings } => serve::serve(settings),
+        Command::Run { settings, trace, command } => run::run(settings, trace, command),
+    };
+    match outcome {
+        Ok(code) => code.into(),
+        Err(complaint) => {
+            // Nobody is left to be told if standard error is closed too.
+            let _ = writeln!(anstream::stderr(), "a2e-proc: {}", complaint.text);
+            complaint.code.into()
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `a2e-proc run`: one command for a person, driven through the protocol over a connection within this program.
+//!
+//! Threads: `host` serves; this one reads what the host says; `stdin` sends what the person types, one write at a time, and
+//! `interrupts` sends kill requests for Ctrl-C and the like. The last two may sit in a read when the command has ended; they
+//! end with the program.
+
+use std::io::{self, Read, Write};
+use std::thread;
+
+use a2e_proc::engine::Host;
+use a2e_proc::face::a2e;
+use a2e_proc::signals::{EndSignal, end_signals};
+use a2e_proc::transport::Connection;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::client::{Answers, Data, HandshakeReq, KillReq, Requests, Said, Shutdown, SpawnReq, StatusReq, WriteReq};
+use super::settings::{Settings, Worked};
+use super::trace::Trace;
+use super::{Complaint, Outcome};
+
+const TIMED_OUT: u8 = 124;
+/// The host itself failed, as `env` and `timeout` report it.
+const HOST_FAILED: u8 = 125;
+const NOT_STARTED: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// What a shell reports of a program that wrote to a closed pipe.
+const BROKEN_PIPE: u8 = 128 + 13;
+
+/// Bytes of standard input per write request.
+const STDIN_READ: usize = 32 * 1024;
+
+/// Runs `command` and returns the code to exit with.
+pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome {
+    settings.allowed_commands = Some(vec![command[0].clone()]);
+    let Worked { config, options } = settings.work_out()?;
+    let signals = end_signals().map_err(host_failed)?;
+    let host = Host::new(config).map_err(host_failed)?;
+    let (for_host, for_client) = Connection::pair().map_err(host_failed)?;
+    let auth_token = options.auth_token.clone().unwrap_or_default();
+    let serving = thread::Builder::new()
+        .name("host".into())
+        .spawn(move || a2e::serve(&host, for_host, &options, &crossbeam_channel::never::<()>()))
+        .map_err(host_failed)?;
+
+    let trace = Trace { on: trace };
+    let requests = Requests::new(for_client.output, trace);
+    let mut answers = Answers::new(for_client.input, trace);
+    let outcome = drive(&requests, &mut answers, auth_token, command, signals);
+    // The other threads still hold the way to the host, so its input does not end by itself.
+    let _ = requests.send(&Shutdown { timeout: 0 });
+    drop(answers);
+    match serving.join() {
+        Ok(Ok(_)) => outcome,
+        Ok(Err(e)) => Err(host_failed(e)),
+        Err(_) => Err(host_failed("it panicked")),
+    }
+}
+
+fn host_failed(words: impl std::fmt::Display) -> Complaint {
+    Complaint { text: format!("the host failed: {words}"), code: HOST_FAILED }
+}
+
+/// The whole conversation, up to the exit code.
+fn drive(
+    requests: &Requests,
+    answers: &mut Answers,
+    auth_token: String,
+    cmd: Vec<String>,
+    signals: Receiver<EndSignal>,
+) -> Outcome {
+    let hello = HandshakeReq { agent_id: "a2e-proc run", agent_caps: ["proc"], auth_token };
+    let hello = requests.send(&hello).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
+    if !hello.ok {
+        return Err(host_failed(format!("it refused the handshake: {}{}", hello.reason, hello.message)));
+    }
+    let spawn = SpawnReq { session_id: hello.session_id, cmd };
+    let spawned = requests.send(&spawn).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
+    if !spawned.ok {
+        let not_found = spawned.error.starts_with("program_not_found") || spawned.error.contains("(os error 2)");
+        let code = if not_found { NOT_FOUND } else { NOT_STARTED };
+        return Err(Complaint { text: format!("{}{}", spawned.error, spawned.message), code });
+    }
+
+    let proc_id = spawned.proc_id;
+    let (taken, is_taken) = bounded(1);
+    let stdin = Stdin { requests: requests.clone(), proc_id: proc_id.clone(), is_taken };
+    thread::Builder::new().name("stdin".into()).spawn(move || stdin.forward()).map_err(host_failed)?;
+    let interrupts = requests.clone();
+    let target = proc_id.clone();
+    thread::Builder::new()
+        .name("interrupts".into())
+        .spawn(move || {
+            for signal in signals {
+                let signal = if signal == EndSignal::Interrupt { "SIGINT" } else { "SIGTERM" };
+                let _ = interrupts.send(&KillReq { proc_id: target.clone(), signal });
+            }
+        })
+        .map_err(host_failed)?;
+
+    match forward_output(answers, &taken).map_err(host_failed)? {
+        End::Exited(code) => Ok(shell_code(code)),
+        End::Killed => {
+            let id = requests.send(&StatusReq { proc_id }).map_err(host_failed)?;
+            let said = answers.answer_to(&id).map_err(host_failed)?;
+            match said.procs.first().and_then(|proc| proc.exit_code) {
+                _ if said.status == "timedout" => Ok(TIMED_OUT),
+                Some(code) => Ok(shell_code(code)),
+                None => Err(host_failed(format!("it does not say how the command ended: {}", said.error))),
+            }
+        }
+        End::OutputBroken => {
+            let _ = requests.send(&KillReq { proc_id, signal: "SIGKILL" });
+            Ok(BROKEN_PIPE)
+        }
+    }
+}
+
+/// An exit code as shells report it: 128 and more for signals.
+fn shell_code(code: i32) -> u8 {
+    let code = if code < 0 { 128 - code } else { code };
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+enum End {
+    Exited(i32),
+    Killed,
+    OutputBroken,
+}
+
+/// Passes output on until the command has ended, and tells the stdin thread of each write that was taken.
+fn forward_output(answers: &mut Answers, taken: &Sender<Said>) -> io::Result<End> {
+    let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
+    loop {
+        let said = answers.next()?;
+        match (said.kind.as_str(), said.stream_type.as_str()) {
+            ("proc/read/event", "killed") => return Ok(End::Killed),
+            ("proc/read/event", stream) => {
+                let data = said.payload()?;
+                if let Some(code) = data.code {
+                    return Ok(End::Exited(code));
+                }
+                let bytes = exact_bytes(data)?;
+                if stream == "stderr" {
+                    // Like a shell's: a command may write to a standard error that nobody reads.
+                    let _ = stderr.write_all(&bytes);
+                } else if stdout.write_all(&bytes).is_err() || (!answers.has_more() && stdout.flush().is_err()) {
+                    return Ok(End::OutputBroken);
+                }
+            }
+            // The stdin thread may have ended: it does at the end of the input.
+            ("proc/write/resp", _) => drop(taken.try_send(said)),
+            _ => {}
+        }
+    }
+}
+
+fn exact_bytes(data: Data) -> io::Result<Vec<u8>> {
+    match data.base64 {
+        Some(base64) => BASE64_STANDARD.decode(base64).map_err(|e| io::Error::other(e.to_string())),
+        None => Ok(data.text.into_bytes()),
+    }
+}
+
+/// The way of standard input.
+struct Stdin {
+    requests: Requests,
+    proc_id: String,
+    is_taken: Receiver<Said>,
+}
+
+impl Stdin {
+    /// Sends what is read until the input ends or the command takes no more. The next write waits for the last one's answer,
+    /// so that a slow command slows whoever types.
+    fn forward(self) {
+        let mut buffer = vec![0; STDIN_READ];
+        loop {
+            let count = match io::stdin().read(&mut buffer) {
+                Ok(count) => count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => 0,
+            };
+            let (data, encoding) = match std::str::from_utf8(&buffer[..count]) {
+                Ok(text) => (text.to_owned(), None),
+                Err(_) => (BASE64_STANDARD.encode(&buffer[..count]), Some("base64")),
+            };
+            let write = WriteReq { proc_id: self.proc_id.clone(), data, eof: count == 0, encoding };
+            let Ok(id) = self.requests.send(&write) else { return };
+            let taken = self.is_taken.recv().is_ok_and(|said| said.req_id == id && said.ok);
+            if count == 0 || !taken {
+                return;
+            }
+        }
+    }
+}

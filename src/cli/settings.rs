@@ -1,0 +1,178 @@
+//! What an operator can set, from flags, a file and defaults, in that order; and what becomes of it for the library.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use a2e_proc::engine::{AUTH_TOKEN_ENV, Config, InheritEnv};
+use a2e_proc::face::a2e::Options;
+use a2e_proc::log::{Level, Log};
+use a2e_proc::wire::dialect::Dialect;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::{Complaint, config_file, log};
+
+/// Every setting; `None` where nothing was said.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Settings {
+    /// Read settings from a JSON file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Allow this program, by the exact name that requests use [default: python3 bash ls]
+    #[arg(long = "allow", value_name = "NAME")]
+    pub allowed_commands: Option<Vec<String>>,
+    /// Processes that may run at once [default: 64]
+    #[arg(long, value_name = "N")]
+    pub max_procs: Option<usize>,
+    /// Seconds a process may live if its request does not say; 0 is no limit [default: 0]
+    #[arg(long, value_name = "S")]
+    pub default_timeout: Option<u32>,
+    /// The most seconds any process may live; 0 is no limit [default: 0]
+    #[arg(long, value_name = "S")]
+    pub max_timeout: Option<u32>,
+    /// Seconds between SIGTERM and SIGKILL [default: 2]
+    #[arg(long, value_name = "S")]
+    pub kill_grace: Option<f64>,
+    /// Bytes of output per process before the rest is discarded; 0 is no cap [default: 0]
+    #[arg(long, value_name = "N")]
+    pub max_output_bytes: Option<u64>,
+    /// What of the host's environment processes see: all, none, or NAME,… [default: all]
+    #[arg(long, value_name = "WHICH", value_parser = inherit_env)]
+    pub inherit_env: Option<InheritEnv>,
+    /// Variables that requests may not set; a final * stands for any rest
+    #[arg(skip)]
+    pub denied_env: Option<Vec<String>>,
+    /// Ask agents for the token in this file (or in the variable A2E_AUTH_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    pub auth_token_file: Option<PathBuf>,
+    /// The form of events: the specification's, or the published Python SDK's [default: spec]
+    #[arg(long, value_name = "WIRE")]
+    pub wire: Option<Wire>,
+    /// Bytes of the longest request line
+    #[arg(skip)]
+    pub max_line_bytes: Option<usize>,
+    /// Seconds between a spawn's answer and its first event
+    #[arg(skip)]
+    pub first_event_delay: Option<f64>,
+    /// Cut processes off the network
+    #[arg(skip)]
+    pub network_disabled: Option<bool>,
+    /// Say on standard error what happens [default: nothing]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<LogLevel>,
+}
+
+/// The two dialects.
+#[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// The specification's
+    Spec,
+    /// The published Python SDK's
+    Sdk,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What the host could not do
+    Error,
+    /// Sessions and processes too
+    Info,
+    /// Each request too
+    Debug,
+}
+
+/// What the settings come to.
+pub struct Worked {
+    /// For the engine.
+    pub config: Config,
+    /// For the face.
+    pub options: Options,
+}
+
+/// The shortest line limit that is accepted: requests must fit.
+const LEAST_LINE_BYTES: usize = 1024;
+
+impl Settings {
+    /// Works the settings out: reads the file, fills in defaults, and checks ranges.
+    pub fn work_out(mut self) -> Result<Worked, Complaint> {
+        if let Some(file) = self.config.take() {
+            config_file::fill(&mut self, &file)?;
+        }
+        if self.network_disabled == Some(true) {
+            return Err(Complaint::usage(
+                "network_disabled: this version cannot cut processes off the network; \
+                 start it inside a sandbox that does, and leave the key out",
+            ));
+        }
+        let default = Config::default();
+        let at_least = |name: &str, value: usize, least: usize| {
+            if value >= least { Ok(value) } else { Err(Complaint::usage(format!("{name} must be at least {least}"))) }
+        };
+        let config = Config {
+            allowed: self.allowed_commands.unwrap_or(default.allowed),
+            max_procs: at_least("max_procs", self.max_procs.unwrap_or(default.max_procs), 1)?,
+            default_timeout: self.default_timeout.unwrap_or(default.default_timeout),
+            max_timeout: self.max_timeout.unwrap_or(default.max_timeout),
+            kill_grace: seconds("kill_grace", self.kill_grace)?.unwrap_or(default.kill_grace),
+            max_output_bytes: self.max_output_bytes.unwrap_or(default.max_output_bytes),
+            inherit_env: self.inherit_env.unwrap_or(default.inherit_env),
+            denied_env: self.denied_env.unwrap_or(default.denied_env),
+        };
+
+        let dialect = match self.wire {
+            Some(Wire::Sdk) => Dialect::Sdk,
+            Some(Wire::Spec) | None => Dialect::Spec,
+        };
+        let mut options = Options::for_dialect(dialect);
+        options.max_line_bytes =
+            at_least("max_line_bytes", self.max_line_bytes.unwrap_or(options.max_line_bytes), LEAST_LINE_BYTES)?;
+        if let Some(delay) = seconds("first_event_delay", self.first_event_delay)? {
+            options.first_event_delay = delay;
+        }
+        options.auth_token = auth_token(self.auth_token_file)?;
+        options.log = match self.log {
+            None => Log::none(),
+            Some(LogLevel::Error) => log::to_stderr(Level::Error)?,
+            Some(LogLevel::Info) => log::to_stderr(Level::Info)?,
+            Some(LogLevel::Debug) => log::to_stderr(Level::Debug)?,
+        };
+        Ok(Worked { config, options })
+    }
+}
+
+fn seconds(name: &str, value: Option<f64>) -> Result<Option<Duration>, Complaint> {
+    let wrong = |_| Complaint::usage(format!("{name} must be a number of seconds, 0 or more"));
+    value.map(Duration::try_from_secs_f64).transpose().map_err(wrong)
+}
+
+fn auth_token(file: Option<PathBuf>) -> Result<Option<String>, Complaint> {
+    let (token, place) = match file {
+        Some(file) => match std::fs::read_to_string(&file) {
+            Ok(text) => (text.trim().to_owned(), format!("{}", file.display())),
+            Err(e) => return Err(Complaint::usage(format!("{}: cannot be read: {e}", file.display()))),
+        },
+        None => match std::env::var(AUTH_TOKEN_ENV) {
+            Ok(token) => (token, AUTH_TOKEN_ENV.to_owned()),
+            Err(std::env::VarError::NotPresent) => return Ok(None),
+            Err(_) => return Err(Complaint::usage(format!("{AUTH_TOKEN_ENV} is not UTF-8"))),
+        },
+    };
+    if token.is_empty() {
+        return Err(Complaint::usage(format!("{place}: the token is empty; put one in, or ask for none")));
+    }
+    Ok(Some(token))
+}
+
+/// Reads `all`, `none` or a list of names.
+pub fn inherit_env(text: &str) -> Result<InheritEnv, String> {
+    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+    match text {
+        "all" => Ok(InheritEnv::All),
+        "none" => Ok(InheritEnv::None),
+        _ if names.iter().all(|name| !name.is_empty() && !name.contains('=')) => Ok(InheritEnv::Only(names)),
+        _ => Err("give all, none, or names of variables with commas in between".into()),
+    }
+}

@@ -1,0 +1,84 @@
+//! What an operator may set of the engine, with the defaults.
+
+use std::time::Duration;
+
+/// Which of the host's own variables a child inherits (R14).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InheritEnv {
+    /// All of them.
+    #[default]
+    All,
+    /// None.
+    None,
+    /// Those with these names.
+    Only(Vec<String>),
+}
+
+/// The limits and permissions of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What `cmd[0]` may be, byte for byte (R9). Default: `python3`, `bash`, `ls`.
+    pub allowed: Vec<String>,
+    /// Running processes per session (R11). Default: 64.
+    pub max_procs: usize,
+    /// Seconds a process may live if its request does not say; 0 is no limit (R12). Default: 0.
+    pub default_timeout: u32,
+    /// The most seconds that any process may live; 0 is no limit (R12). Default: 0.
+    pub max_timeout: u32,
+    /// The time between SIGTERM and SIGKILL (R22). Default: 2 s.
+    pub kill_grace: Duration,
+    /// Bytes of output per process, both streams together, before the rest is discarded; 0 is no cap (R20). Default: 0.
+    pub max_output_bytes: u64,
+    /// What of the host's environment a child sees (R14). Default: all.
+    pub inherit_env: InheritEnv,
+    /// Variables that a request may not set; a final `*` stands for any rest (R9). Default: [`DENIED_ENV`].
+    pub denied_env: Vec<String>,
+}
+
+/// Variables that change what code the loader or common interpreters run before their arguments (R9).
+pub const DENIED_ENV: [&str; 25] = [
+    // The dynamic loader and the C library.
+    "LD_*",
+    "DYLD_*",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    // Shells.
+    "BASH_ENV",
+    "BASH_FUNC_*",
+    "BASHOPTS",
+    "ENV",
+    "PS4",
+    "SHELLOPTS",
+    "ZDOTDIR",
+    // Interpreters.
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "LUA_INIT*",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PERL5DB",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "RUBYLIB",
+    "RUBYOPT",
+];
+
+impl Default for Config {
+    fn default() -> Self {
+        let strings = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+        Self {
+            allowed: strings(&["python3", "bash", "ls"]),
+            max_procs: 64,
+            default_timeout: 0,
+            max_timeout: 0,
+            kill_grace: Duration::from_secs(2),
+            max_output_bytes: 0,
+            inherit_env: InheritEnv::All,
+            denied_env: strings(&DENIED_ENV),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The engine: processes, sessions and their events, for whatever protocol a face speaks, or for an embedder.
+//!
+//! Floor 2. It knows nothing of JSON: three faces with different wires must not bend it.
+
+mod bus;
+mod config;
+mod launch;
+mod lifecycle;
+mod output;
+mod policy;
+mod process;
+mod registry;
+mod reply;
+mod session;
+mod stdin;
+mod text;
+mod timer;
+mod waiter;
+
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+
+pub use bus::{CAPACITY, Event, EventKind, Gate, Identity};
+pub use config::{Config, DENIED_ENV, InheritEnv};
+pub use policy::AUTH_TOKEN_ENV;
+pub use process::{KillAnswer, KillRefused};
+pub use registry::{MAX_UNDELIVERED, RETAINED};
+pub use reply::Reply;
+pub use session::{Closing, Session, SpawnRequest, Spawned, WriteAnswer};
+pub use stdin::MAX_QUEUED;
+pub use text::{Chunk, MAX_PIECE, Piece};
+
+use crate::model::Failure;
+use policy::Policy;
+use timer::Timer;
+
+/// A host: a policy and a timer, for any number of sessions.
+#[derive(Clone)]
+pub struct Host {
+    shared: Arc<HostShared>,
+}
+
+/// What the sessions of a host share. Nothing in it changes.
+struct HostShared {
+    config: Config,
+    policy: Policy,
+    timer: Timer,
+}
+
+impl Host {
+    /// A host with these limits and permissions. Allowed programs are looked up on this program's `PATH` now (R9).
+    ///
+    /// # Errors
+    /// When the system gives no thread for the timer.
+    pub fn new(config: Config) -> Result<Self, Failure> {
+        let policy = Policy::new(&config);
+        let timer = Timer::start().map_err(|e| Failure::new("start the timer thread", e))?;
+        Ok(Self { shared: Arc::new(HostShared { config, policy, timer }) })
+    }
+
+    /// The limits and permissions.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// A new session and its events. Whoever holds the receiver must take them: a full queue stops the session's output.
+    pub fn open_session(&self) -> (Session, Receiver<Event>) {
+        Session::open(Arc::clone(&self.shared))
+    }
+}

@@ -1,0 +1,202 @@
+//! The reader of one output stream: pipe → lines → bus. One thread per stream, `out PID` or `err PID`.
+//!
+//! It reads while the subscriber takes events, and blocks with it when it does not. The waiter tells it of the leader's exit
+//! by closing the wake-up pipe; from then on it drains what is there and gives up on a pipe that others keep open (R17).
+
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::bus::{Closed, Event, EventKind, GateWait, Identity, Publisher};
+use super::text::{Chunk, Splitter};
+use crate::model::Stream;
+use crate::os;
+
+/// A part of a line that has been quiet for so long is sent as it stands, so that a prompt is seen (R15).
+const QUIET: Duration = Duration::from_millis(25);
+
+/// How long, after the leader's exit, a pipe is read that another process holds open (R17).
+pub const DRAIN: Duration = Duration::from_millis(250);
+
+/// Bytes per read: as much as a pipe holds by default.
+const READ: usize = 64 * 1024;
+
+/// What the two readers of a process share.
+pub struct Shared {
+    /// Whose output this is.
+    pub identity: Arc<Identity>,
+    /// Where it goes.
+    pub publisher: Publisher,
+    /// Holds everything back until the spawn is answered.
+    pub gate: GateWait,
+    /// Closed at its other end after the leader's exit.
+    pub ended: Arc<PipeReader>,
+    /// Set before that, for a reader that never has to wait.
+    pub exited: AtomicBool,
+    /// Set if the process could not be started after all: nothing is read or published.
+    pub abandoned: AtomicBool,
+    /// The output cap.
+    pub cap: Arc<Cap>,
+}
+
+/// Counts a process's output against its cap (R20).
+pub struct Cap {
+    most: u64,
+    taken: AtomicU64,
+    said: AtomicBool,
+}
+
+impl Cap {
+    /// At most so many bytes; 0 is no cap.
+    pub fn new(most: u64) -> Self {
+        let most = if most == 0 { u64::MAX } else { most };
+        Self { most, taken: AtomicU64::new(0), said: AtomicBool::new(false) }
+    }
+
+    /// Bytes discarded so far.
+    pub fn dropped(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed).saturating_sub(self.most)
+    }
+
+    /// Counts `size` more bytes and says how many of them may pass.
+    fn admit(&self, size: usize) -> usize {
+        let size = size as u64;
+        let before = self.taken.fetch_add(size, Ordering::Relaxed);
+        self.most.saturating_sub(before).min(size) as usize
+    }
+
+    /// True for the first caller.
+    fn say_once(&self) -> bool {
+        !self.said.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Reads `pipe` to its end, or as far as R17 says, and publishes what it gives.
+pub fn read(pipe: impl AsFd + Read, stream: Stream, shared: &Shared) {
+    shared.gate.wait();
+    if shared.abandoned.load(Ordering::Acquire) {
+        return;
+    }
+    let mut reader = Reader { pipe, stream, shared, splitter: Splitter::default(), drain: None, capped: false };
+    // An error is the end of the stream: a pipe gives none that could be acted on. A closed bus is the end of interest.
+    let _ = reader.run();
+}
+
+struct Reader<'a, P> {
+    pipe: P,
+    stream: Stream,
+    shared: &'a Shared,
+    splitter: Splitter,
+    drain: Option<Drain>,
+    capped: bool,
+}
+
+/// The reading that is left after the leader's exit.
+struct Drain {
+    /// Bytes that were in the pipe at the exit and are not read yet: the process's own output is among them (R17).
+    owed: u64,
+    /// When the time for the others is over; moved on by every wait for the subscriber.
+    until: Instant,
+}
+
+enum Stop {
+    End,
+    Closed,
+}
+
+impl From<Closed> for Stop {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+impl<P: AsFd + Read> Reader<'_, P> {
+    fn run(&mut self) -> Result<(), Closed> {
+        let mut buffer = vec![0; READ];
+        let mut fresh = Instant::now();
+        loop {
+            if self.drain.is_none() && self.shared.exited.load(Ordering::Acquire) {
+                self.drain =
+                    Some(Drain { owed: os::pending_bytes(&self.pipe).unwrap_or(0), until: Instant::now() + DRAIN });
+            }
+            if self.drain.as_ref().is_some_and(|drain| drain.owed == 0 && Instant::now() >= drain.until) {
+                break;
+            }
+            let step = match self.pipe.read(&mut buffer) {
+                Ok(0) => Err(Stop::End),
+                Ok(count) => {
+                    fresh = Instant::now();
+                    self.take(&buffer[..count]).map_err(Stop::from)
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(fresh),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+                Err(_) => Err(Stop::End),
+            };
+            match step {
+                Ok(()) => {}
+                Err(Stop::End) => break,
+                Err(Stop::Closed) => return Err(Closed),
+            }
+        }
+        let rest = self.splitter.finish();
+        self.publish_chunk(rest)
+    }
+
+    fn take(&mut self, data: &[u8]) -> Result<(), Closed> {
+        if let Some(drain) = &mut self.drain {
+            drain.owed = drain.owed.saturating_sub(data.len() as u64);
+        }
+        let admitted = self.shared.cap.admit(data.len());
+        self.splitter.push(&data[..admitted]);
+        let chunk = self.splitter.take();
+        self.publish_chunk(chunk)?;
+        if admitted < data.len() && !self.capped {
+            self.capped = true;
+            let rest = self.splitter.finish();
+            self.publish_chunk(rest)?;
+            if self.shared.cap.say_once() {
+                self.publish(EventKind::Capped { stream: self.stream })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for more to read. What has been quiet for long enough is sent meanwhile.
+    fn wait(&mut self, fresh: Instant) -> Result<(), Stop> {
+        let quiet = self.splitter.has_partial().then(|| fresh + QUIET);
+        if let Some(drain) = &mut self.drain {
+            // The pipe is empty: all that the process wrote before it ended has been read.
+            drain.owed = 0;
+        }
+        let drained = self.drain.as_ref().map(|drain| drain.until);
+        let until = [quiet, drained].into_iter().flatten().min();
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let wake = self.drain.is_none().then(|| self.shared.ended.as_fd());
+        let ready = os::wait_readable(&self.pipe, wake, timeout).map_err(|_| Stop::End)?;
+        if !ready.data && quiet.is_some_and(|quiet| Instant::now() >= quiet) {
+            let partial = self.splitter.flush();
+            self.publish_chunk(partial)?;
+        }
+        Ok(())
+    }
+
+    fn publish_chunk(&mut self, chunk: Option<Chunk>) -> Result<(), Closed> {
+        match chunk {
+            Some(chunk) => self.publish(EventKind::Output { stream: self.stream, chunk }),
+            None => Ok(()),
+        }
+    }
+
+    /// Publishes, and does not count the wait for a slow subscriber against the drain (R17).
+    fn publish(&mut self, kind: EventKind) -> Result<(), Closed> {
+        let before = Instant::now();
+        let event = Event { process: Arc::clone(&self.shared.identity), kind };
+        let published = self.shared.publisher.publish(event);
+        if let Some(drain) = &mut self.drain {
+            drain.until += before.elapsed();
+        }
+        published
+    }
+}

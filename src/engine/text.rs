@@ -1,0 +1,215 @@
+//! Bytes of an output stream, cut into lines and pieces (R15, R16). Pure; the reader in `output` drives it.
+//!
+//! The cuts never fall inside a character, whatever the reads looked like, so the text of a stream is the same however its
+//! bytes arrived.
+
+use std::borrow::Cow;
+
+use memchr::memchr_iter;
+
+/// The longest piece, in bytes: a longer line is sent in several (R15).
+pub const MAX_PIECE: usize = 64 * 1024;
+
+/// Consecutive pieces of one stream, held together as they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// One line with its newline, or as much of one as is sent at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a>(&'a [u8]);
+
+impl Chunk {
+    /// The pieces, in order. None is empty.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(self.ends.iter().copied()).map(|(start, end)| Piece(&self.bytes[start..end]))
+    }
+
+    /// All bytes of all pieces.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<'a> Piece<'a> {
+    /// The exact bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The text, with U+FFFD for what is not UTF-8. It is borrowed exactly when the bytes are valid (R16).
+    pub fn text(self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.0)
+    }
+}
+
+/// Cuts a stream into chunks, keeping back what is not yet a piece.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    held: Vec<u8>,
+    /// Ends of the finished pieces in `held`.
+    ends: Vec<usize>,
+}
+
+impl Splitter {
+    /// Takes what was read, in order.
+    pub fn push(&mut self, data: &[u8]) {
+        let old = self.held.len();
+        self.held.extend_from_slice(data);
+        for newline in memchr_iter(b'\n', data) {
+            let end = old + newline + 1;
+            self.cut_long(end);
+            self.ends.push(end);
+        }
+        self.cut_long(self.held.len());
+    }
+
+    /// The finished pieces, if there are any.
+    pub fn take(&mut self) -> Option<Chunk> {
+        let end = *self.ends.last()?;
+        let rest = self.held.split_off(end);
+        let bytes = std::mem::replace(&mut self.held, rest);
+        Some(Chunk { bytes, ends: std::mem::take(&mut self.ends) })
+    }
+
+    /// Whether a part of a line is held that [`Splitter::flush`] would finish.
+    pub fn has_partial(&self) -> bool {
+        complete(&self.held[self.start()..]) > 0
+    }
+
+    /// Finishes the part of a line that is held, but for a character that is not whole yet: it has been quiet.
+    pub fn flush(&mut self) -> Option<Chunk> {
+        let start = self.start();
+        self.finish_at(start + complete(&self.held[start..]))
+    }
+
+    /// Finishes everything: no more will come.
+    pub fn finish(&mut self) -> Option<Chunk> {
+        self.finish_at(self.held.len())
+    }
+
+    fn start(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn finish_at(&mut self, end: usize) -> Option<Chunk> {
+        if end > self.start() {
+            self.ends.push(end);
+        }
+        self.take()
+    }
+
+    /// Cuts the unfinished line that reaches up to `end` until the rest is at most [`MAX_PIECE`] long.
+    ///
+    /// The place of a cut depends on the line's bytes alone: it is the last character boundary among the first
+    /// [`MAX_PIECE`] of them.
+    fn cut_long(&mut self, end: usize) {
+        loop {
+            let start = self.start();
+            if end - start <= MAX_PIECE {
+                break;
+            }
+            self.ends.push(start + complete(&self.held[start..start + MAX_PIECE]));
+        }
+    }
+}
+
+/// How many of the bytes are left if a character that only lacks its last bytes is taken off the end.
+fn complete(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let tail = &bytes[bytes.len() - back..];
+        match tail[0] {
+            0x80..=0xBF => {}
+            0xC2..=0xF4 => {
+                let cut_short = std::str::from_utf8(tail).is_err_and(|e| e.error_len().is_none());
+                return if cut_short { bytes.len() - back } else { bytes.len() };
+            }
+            _ => break,
+        }
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds the reads, flushing after each if `quiet`, and returns all pieces.
+    fn pieces(reads: &[&[u8]], quiet: bool) -> Vec<Vec<u8>> {
+        let mut splitter = Splitter::default();
+        let mut out = Vec::new();
+        let mut keep = |chunk: Option<Chunk>| {
+            if let Some(chunk) = chunk {
+                out.extend(chunk.pieces().map(|piece| piece.bytes().to_vec()));
+            }
+        };
+        for read in reads {
+            splitter.push(read);
+            keep(splitter.take());
+            if quiet {
+                keep(splitter.flush());
+            }
+        }
+        keep(splitter.finish());
+        out
+    }
+
+    #[test]
+    fn lines_keep_their_newlines_and_partials_wait() {
+        let rows: [(&[&[u8]], bool, &[&[u8]]); 8] = [
+            (&[b"a\nb\n"], false, &[b"a\n", b"b\n"]),
+            (&[b"a\r\nb"], false, &[b"a\r\n", b"b"]),
+            (&[b"a", b"b\n\n"], false, &[b"ab\n", b"\n"]),
+            (&[b">>> "], true, &[b">>> "]),
+            (&[b"a\xe2", b"\x89", b"\xa4\n"], true, &[b"a", b"\xe2\x89\xa4\n"]),
+            (&[b"\xe2", b"A"], true, &[b"\xe2A"]),
+            (&[b"\xff"], true, &[b"\xff"]),
+            (&[b"\xe2\x89"], true, &[b"\xe2\x89"]),
+        ];
+        for (reads, quiet, expected) in rows {
+            assert_eq!(pieces(reads, quiet), expected, "{reads:?} quiet={quiet}");
+        }
+    }
+
+    #[test]
+    fn only_a_character_that_may_still_become_whole_is_kept_back() {
+        let rows: [(&[u8], usize); 10] = [
+            (b"", 0),
+            (b"a", 1),
+            (b"a\xc3", 1),
+            (b"a\xc3\xa9", 3),
+            (b"\xf0\x9f\x98", 0),
+            (b"\xf0\x9f\x98\x80", 4),
+            (b"\xf0\x80", 2),
+            (b"\xe0\x80", 2),
+            (b"\x80\x80\x80", 3),
+            (b"\xff", 1),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(complete(bytes), expected, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_characters_wherever_the_reads_end() {
+        let line = "≤".repeat(100_000) + "\n";
+        let whole = pieces(&[line.as_bytes()], false);
+        assert!(whole.iter().all(|piece| piece.len() <= MAX_PIECE && std::str::from_utf8(piece).is_ok()));
+        assert_eq!(whole.concat(), line.as_bytes());
+        for size in [1, 4096, 65_535, 65_536, 65_537] {
+            let reads: Vec<&[u8]> = line.as_bytes().chunks(size).collect();
+            assert_eq!(pieces(&reads, false), whole, "reads of {size}");
+        }
+        let exact = [vec![b'x'; MAX_PIECE - 1], vec![b'\n']].concat();
+        assert_eq!(pieces(&[&exact], false), [exact.as_slice()]);
+    }
+
+    #[test]
+    fn a_piece_knows_whether_its_text_is_exact() {
+        assert!(matches!(Piece("é".as_bytes()).text(), Cow::Borrowed("é")));
+        assert_eq!(Piece(b"\xff\xfe bad").text(), "\u{fffd}\u{fffd} bad");
+    }
+}

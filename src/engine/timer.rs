@@ -1,0 +1,159 @@
+//! Things to be done later, on one thread per host: time limits, grace periods, answers that wait at most so long.
+//!
+//! Owner of the pending actions: [`Shared`], under its lock. Actions run on the thread `timer` with no lock held, and must
+//! not block. An action that is cancelled is dropped at once, so a process that has ended holds nothing here, however long
+//! its limit was.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// The thread; it is joined when this is dropped, and pending actions are dropped with it.
+pub struct Timer {
+    handle: TimerHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Lets actions be scheduled on a [`Timer`].
+#[derive(Clone)]
+pub struct TimerHandle(Arc<Shared>);
+
+/// Names one scheduled action, to cancel it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimerKey(Instant, u64);
+
+struct Shared {
+    pending: Mutex<Pending>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Pending {
+    actions: BTreeMap<TimerKey, Action>,
+    scheduled: u64,
+    closed: bool,
+}
+
+impl Timer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared { pending: Mutex::default(), changed: Condvar::new() });
+        let run = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("timer".into()).spawn(move || run.run())?;
+        Ok(Self { handle: TimerHandle(shared), thread: Some(thread) })
+    }
+
+    /// A handle to schedule with.
+    pub fn handle(&self) -> TimerHandle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.handle.0.pending.lock().closed = true;
+        self.handle.0.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It runs actions that do not block, so this is soon; an action that panicked has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl TimerHandle {
+    /// Runs `action` after `delay`, unless it is cancelled. A delay past the clock's end never comes.
+    pub fn after(&self, delay: Duration, action: impl FnOnce() + Send + 'static) -> Option<TimerKey> {
+        let at = Instant::now().checked_add(delay)?;
+        let mut pending = self.0.pending.lock();
+        pending.scheduled += 1;
+        let key = TimerKey(at, pending.scheduled);
+        pending.actions.insert(key, Box::new(action));
+        let first = pending.actions.first_key_value().is_some_and(|(&soonest, _)| soonest == key);
+        drop(pending);
+        if first {
+            self.0.changed.notify_one();
+        }
+        Some(key)
+    }
+
+    /// Drops the action, if it has not begun.
+    pub fn cancel(&self, key: TimerKey) {
+        let action = self.0.pending.lock().actions.remove(&key);
+        // Dropped here, without the lock: an action may own what takes locks when it goes.
+        drop(action);
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut pending = self.pending.lock();
+        while !pending.closed {
+            let Some((&key, _)) = pending.actions.first_key_value() else {
+                self.changed.wait(&mut pending);
+                continue;
+            };
+            if key.0 > Instant::now() {
+                self.changed.wait_until(&mut pending, key.0);
+                continue;
+            }
+            let action = pending.actions.remove(&key);
+            parking_lot::MutexGuard::unlocked(&mut pending, || {
+                if let Some(action) = action {
+                    action();
+                }
+            });
+        }
+        // Actions may hold what schedules on this timer: they are dropped without the lock.
+        let left = std::mem::take(&mut pending.actions);
+        drop(pending);
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::unbounded;
+
+    #[test]
+    fn actions_run_in_order_of_their_times_and_cancelled_ones_do_not() {
+        let timer = Timer::start().unwrap();
+        let (sender, receiver) = unbounded();
+        let say = |word: &'static str| {
+            let sender = sender.clone();
+            move || sender.send(word).unwrap()
+        };
+        timer.handle().after(Duration::from_millis(60), say("late"));
+        let cancelled = timer.handle().after(Duration::from_millis(30), say("cancelled")).unwrap();
+        timer.handle().after(Duration::from_millis(1), say("early"));
+        timer.handle().cancel(cancelled);
+        assert_eq!(receiver.recv().unwrap(), "early");
+        assert_eq!(receiver.recv().unwrap(), "late");
+    }
+
+    #[test]
+    fn what_is_pending_is_dropped_with_the_timer_or_when_cancelled() {
+        let timer = Timer::start().unwrap();
+        let held = Arc::new(());
+        let hold = || {
+            let held = Arc::clone(&held);
+            move || drop(held)
+        };
+        let key = timer.handle().after(Duration::from_secs(100_000), hold()).unwrap();
+        timer.handle().after(Duration::from_secs(100_000), hold()).unwrap();
+        assert_eq!(Arc::strong_count(&held), 3);
+        timer.handle().cancel(key);
+        assert_eq!(Arc::strong_count(&held), 2);
+        drop(timer);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! The waiter of one process, on the thread `wait PID`: sees the leader leave, sees to it that the group has ended and the
+//! output is read, reaps, and publishes the last event.
+//!
+//! Race: output against the end (R17).
+//! 1. The process writes its last bytes and exits; they are in the pipe.
+//! 2. The waiter wakes, and closes the readers' wake-up pipe.
+//! 3. Each reader reads what is in its pipe, publishes it, and ends: at the end of the stream, or when the time that it may
+//!    wait for other holders of the pipe is over.
+//! 4. The waiter joins both readers and only then publishes the terminal event, into the same queue.
+//!
+//! A kill request is not made to wait for step 3 on a subscriber that does not read: once the group has ended, its answer is
+//! held back for the readers for at most [`DRAIN`].
+
+use std::io::PipeWriter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use super::bus::{Event, EventKind};
+use super::lifecycle::{Input, State};
+use super::output::{self, DRAIN};
+use super::process::Process;
+use super::registry::Slot;
+use crate::model::Exit;
+
+/// What the waiter owns.
+pub(super) struct Waiter {
+    pub process: Arc<Process>,
+    pub output: Arc<output::Shared>,
+    /// Closing it wakes the readers and the writer.
+    pub ended: PipeWriter,
+    pub readers: [JoinHandle<()>; 2],
+    /// Disconnected when both readers are done.
+    pub readers_done: Receiver<()>,
+    /// Given back when the last event is in the queue.
+    pub undelivered: Slot,
+}
+
+/// How long a group that has been sent SIGKILL is looked at before it is taken for gone: a process that is stuck in the
+/// kernel must not keep the answers back.
+const KILL_SETTLES: Duration = Duration::from_millis(200);
+
+/// The longest pause between two looks at a group that has been asked to end.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// What is reported if something else in the program has taken the exit status.
+const LOST: Exit = Exit::Code(255);
+
+impl Waiter {
+    pub(super) fn run(self) {
+        let process = &self.process;
+        let exit = process.wait_exit().unwrap_or(LOST);
+        let state = process.advance(Input::LeaderExited(exit));
+        self.output.exited.store(true, Ordering::Release);
+        drop(self.ended);
+
+        if matches!(state, State::Leaderless { .. }) {
+            wait_for_group(process);
+            process.advance(Input::GroupGone);
+            process.stdin.end();
+            let _ = self.readers_done.recv_timeout(DRAIN);
+        } else {
+            process.stdin.end();
+            let _ = self.readers_done.recv();
+        }
+        let outcome = process.reap();
+
+        for reader in self.readers {
+            // A reader does not panic; if one did, the end is still to be told.
+            let _ = reader.join();
+        }
+        self.output.gate.wait();
+        if let Some(outcome) = outcome {
+            let event = Event { process: Arc::clone(&process.identity), kind: EventKind::Ended(outcome) };
+            let _ = self.output.publisher.publish(event);
+        }
+        drop(self.undelivered);
+    }
+}
+
+/// Waits until the group has ended by itself, or of the SIGKILL that comes after the grace period (R22).
+///
+/// The system has no event for the end of a group, so this looks, with growing pauses.
+fn wait_for_group(process: &Arc<Process>) {
+    let mut pause = Duration::from_millis(1);
+    let mut killed_at = None;
+    while process.group_lives() {
+        if process.state().forced() {
+            let killed_at = *killed_at.get_or_insert_with(Instant::now);
+            if killed_at.elapsed() >= KILL_SETTLES {
+                break;
+            }
+        }
+        thread::sleep(pause);
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}

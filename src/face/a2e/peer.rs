@@ -1,0 +1,265 @@
+//! The requests of one agent, one after the other: wire → admission → engine → answer. Runs on the thread `requests`.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Options;
+use super::admission::Admission;
+use super::outbox::Outbox;
+use crate::engine::{Gate, Host, MAX_QUEUED, Reply, Session, SpawnRequest};
+use crate::log::{Level, Log};
+use crate::model::{Refusal, Signal};
+use crate::transport::{Line, LineReader};
+use crate::wire::code::{self, ErrorCode};
+use crate::wire::decode::{self, Body, Handshake, Rejection, Request, Spawn, Write};
+use crate::wire::message::{
+    Capability, ErrorMessage, HandshakeResp, KillResp, Message, Metadata, Pong, SpawnResp, StatusResp, WriteResp,
+};
+
+/// One agent, as its host sees it.
+pub struct Peer {
+    session: Arc<Session>,
+    outbox: Outbox,
+    admission: Admission,
+    capability: Capability,
+    started: Instant,
+    log: Log,
+}
+
+/// The one answer that a request is owed. Giving it consumes this; if nobody does, the agent is told so.
+struct Responder {
+    req_id: Option<String>,
+    outbox: Outbox,
+}
+
+impl Responder {
+    fn answer<M: Message>(mut self, message: impl FnOnce(String) -> M) {
+        if let Some(req_id) = self.req_id.take() {
+            self.outbox.put(&message(req_id));
+        }
+    }
+
+    fn answer_with_gate<M: Message>(mut self, gate: Gate, message: impl FnOnce(String) -> M) {
+        if let Some(req_id) = self.req_id.take() {
+            self.outbox.put_with_gate(&message(req_id), gate);
+        }
+    }
+
+    fn deny(self, words: String) {
+        self.answer(|req_id| ErrorMessage::new(req_id, ErrorCode::Unauthorized, words, true));
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if let Some(req_id) = self.req_id.take() {
+            let words = "the host lost this request while it served it".into();
+            self.outbox.put(&ErrorMessage::new(req_id, ErrorCode::RuntimeError, words, true));
+        }
+    }
+}
+
+impl Peer {
+    /// An agent that has just connected.
+    pub fn new(host: &Host, session: Arc<Session>, outbox: Outbox, options: &Options) -> Self {
+        Self {
+            session,
+            outbox,
+            admission: Admission::new(options.auth_token.clone()),
+            capability: capability(host, options),
+            started: Instant::now(),
+            log: options.log.clone(),
+        }
+    }
+
+    /// Serves requests until the input ends (`None`) or the agent asks for a shutdown, which returns its timeout.
+    pub fn run(&mut self, input: impl Read, max_line_bytes: usize) -> Option<Duration> {
+        let mut lines = LineReader::new(input, max_line_bytes);
+        loop {
+            self.outbox.wait_for_room();
+            // An input that cannot be read has ended.
+            let decoded = match lines.next_line().ok()?? {
+                Line::Whole(line) => decode::decode(line),
+                Line::TooLong => Some(Err(decode::too_long(max_line_bytes))),
+            };
+            match decoded {
+                None => {}
+                Some(Err(rejection)) => self.reject(rejection),
+                Some(Ok(Request { id, body: Body::Shutdown { timeout } })) => {
+                    self.log.say(Level::Debug, format_args!("{id}: shutdown within {timeout} s"));
+                    // Longer than the host could ever wait is for ever.
+                    return Some(
+                        Duration::try_from_secs_f64(timeout).unwrap_or(LONGEST_SHUTDOWN).min(LONGEST_SHUTDOWN),
+                    );
+                }
+                Some(Ok(request)) => self.handle(request),
+            }
+        }
+    }
+
+    fn reject(&self, rejection: Rejection) {
+        self.log.say(Level::Debug, format_args!("{:?}: {}", rejection.code, rejection.message));
+        self.outbox.put(&ErrorMessage::from(rejection));
+    }
+
+    fn handle(&mut self, request: Request) {
+        let Request { id, body } = request;
+        let responder = Responder { req_id: Some(id), outbox: self.outbox.clone() };
+        match body {
+            Body::Handshake(handshake) => self.handshake(responder, &handshake),
+            Body::Ping => {
+                let uptime_seconds = self.started.elapsed().as_secs_f64();
+                responder.answer(|req_id| Pong { req_id, uptime_seconds });
+            }
+            Body::Spawn(spawn) => match self.admission.admit_spawn(&spawn.session_id) {
+                Ok(()) => self.spawn(responder, spawn),
+                Err(words) => responder.deny(words),
+            },
+            // Handled where the loop can be left.
+            Body::Shutdown { .. } => {}
+            other => match self.admission.admit() {
+                Ok(()) => self.serve(responder, other),
+                Err(words) => responder.deny(words),
+            },
+        }
+    }
+
+    fn serve(&self, responder: Responder, body: Body) {
+        match body {
+            Body::Write(write) => self.write(responder, write),
+            Body::Kill { proc_id, signal } => self.kill(responder, &proc_id, signal),
+            Body::Status { proc_id } => self.status(responder, proc_id),
+            Body::Handshake(_) | Body::Ping | Body::Shutdown { .. } | Body::Spawn(_) => {}
+        }
+    }
+
+    fn handshake(&mut self, responder: Responder, handshake: &Handshake) {
+        let opened = self.admission.handshake(&handshake.auth_token);
+        self.log.say(Level::Info, format_args!("handshake of {:?}: {opened:?}", handshake.agent_id));
+        let names_proc = handshake.agent_caps.iter().any(|cap| cap == "proc" || cap == "procs");
+        let accepted_caps = if opened.is_ok() && names_proc { vec![self.capability.clone()] } else { Vec::new() };
+        let (ok, session_id, reason) = match opened {
+            Ok(id) => (true, id, ""),
+            Err(reason) => (false, String::new(), reason),
+        };
+        responder.answer(|req_id| HandshakeResp {
+            req_id,
+            session_id,
+            accepted_caps,
+            max_parallel: 4,
+            ok,
+            reason: reason.into(),
+        });
+    }
+
+    fn spawn(&self, responder: Responder, spawn: Spawn) {
+        let request = SpawnRequest {
+            cmd: spawn.cmd,
+            cwd: spawn.cwd,
+            env: spawn.env,
+            stdin: spawn.stdin_mode,
+            timeout: spawn.timeout,
+            tag: responder.req_id.clone().unwrap_or_default(),
+        };
+        match self.session.spawn(&request) {
+            Ok(spawned) => {
+                let (pid, proc_id) = (spawned.pid, spawned.id.to_string());
+                self.log.say(Level::Info, format_args!("spawned {:?} as pid {pid}", request.cmd[0]));
+                responder.answer_with_gate(spawned.gate, |req_id| SpawnResp {
+                    req_id,
+                    proc_id,
+                    ok: true,
+                    pid: Some(pid),
+                    error: String::new(),
+                });
+            }
+            Err(e) => {
+                let error = code::not_spawned(&e);
+                self.log.say(Level::Info, format_args!("not spawned: {error}"));
+                responder.answer(|req_id| SpawnResp { req_id, proc_id: String::new(), ok: false, pid: None, error });
+            }
+        }
+    }
+
+    fn write(&self, responder: Responder, write: Write) {
+        let proc_id = write.proc_id.clone();
+        let reply = Reply::new(move |answer: crate::engine::WriteAnswer| {
+            responder.answer(|req_id| WriteResp {
+                req_id,
+                proc_id,
+                ok: answer.result.is_ok(),
+                pid: answer.pid,
+                error: answer.result.err().map(|refusal| code::refused(&refusal)).unwrap_or_default(),
+            });
+        });
+        self.session.write(&write.proc_id, write.data, write.eof, reply);
+    }
+
+    fn kill(&self, responder: Responder, proc_id: &str, signal: String) {
+        let signal = match signal.as_str() {
+            "SIGTERM" => Signal::Term,
+            "SIGKILL" => Signal::Kill,
+            "SIGINT" => Signal::Int,
+            _ => {
+                let state = self.session.status(proc_id).map_or(code::NOT_FOUND, |report| code::status(report.status));
+                let error = Some(code::refused(&Refusal::InvalidSignal { name: signal }));
+                return responder.answer(|req_id| KillResp { req_id, ok: false, state, error });
+            }
+        };
+        let reply = Reply::new(move |answer: crate::engine::KillAnswer| {
+            responder.answer(|req_id| match answer {
+                Ok(status) => KillResp { req_id, ok: true, state: code::status(status), error: None },
+                Err(refused) => KillResp {
+                    req_id,
+                    ok: false,
+                    state: refused.status.map_or(code::NOT_FOUND, code::status),
+                    error: Some(code::refused(&refused.refusal)),
+                },
+            });
+        });
+        self.session.kill(proc_id, signal, reply);
+    }
+
+    fn status(&self, responder: Responder, proc_id: String) {
+        responder.answer(|req_id| {
+            if proc_id.is_empty() {
+                return StatusResp::all(req_id, &self.session.status_all());
+            }
+            match self.session.status(&proc_id) {
+                Some(report) => StatusResp::one(req_id, &report),
+                None => {
+                    let error = code::refused(&Refusal::UnknownProc { id: proc_id.clone() });
+                    StatusResp::unknown(req_id, proc_id, error)
+                }
+            }
+        });
+    }
+}
+
+/// The longest time that a `shutdown` may ask for; more is taken for this.
+const LONGEST_SHUTDOWN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What the host says of itself in a handshake (R6).
+fn capability(host: &Host, options: &Options) -> Capability {
+    let config = host.config();
+    Capability {
+        capability: "proc".into(),
+        enabled: true,
+        metadata: Metadata {
+            name: "proc",
+            kind: "proc",
+            priority: 5,
+            exclusive: false,
+            allowed_commands: config.allowed.clone(),
+            max_procs: config.max_procs,
+            default_timeout: config.default_timeout,
+            max_timeout: config.max_timeout,
+            kill_grace: config.kill_grace.as_secs_f64(),
+            max_output_bytes: config.max_output_bytes,
+            max_line_bytes: options.max_line_bytes,
+            max_stdin_bytes: MAX_QUEUED,
+            denied_env: config.denied_env.clone(),
+        },
+    }
+}

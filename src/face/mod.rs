@@ -1,0 +1,3 @@
+//! The protocols that the engine is offered through. Floor 4: a face joins a wire and the engine on a transport.
+
+pub mod a2e;

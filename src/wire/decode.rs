@@ -1,0 +1,445 @@
+//! What an agent sends: a line, then its envelope, then the body that its type asks for. In stages, so that an error can
+//! always say what was wrong and, if at all, whose request it was (R4).
+//!
+//! No line of bytes makes this panic, and none ends the session: what cannot be read becomes a [`Rejection`].
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value};
+
+use super::code::ErrorCode;
+use crate::model::StdinMode;
+
+/// A message that was understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The sender's id for it, which its answer echoes.
+    pub id: String,
+    /// What is asked.
+    pub body: Body,
+}
+
+/// What an agent may ask.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// `handshake/req`
+    Handshake(Handshake),
+    /// `ping`
+    Ping,
+    /// `shutdown`
+    Shutdown {
+        /// Seconds until the host must have closed.
+        timeout: f64,
+    },
+    /// `proc/spawn/req`
+    Spawn(Spawn),
+    /// `proc/write/req`
+    Write(Write),
+    /// `proc/kill/req`
+    Kill {
+        /// The process.
+        proc_id: String,
+        /// The signal's name.
+        signal: String,
+    },
+    /// `proc/status/req`
+    Status {
+        /// The process, or empty for all.
+        proc_id: String,
+    },
+}
+
+/// `handshake/req`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Handshake {
+    /// What the agent calls itself.
+    pub agent_id: String,
+    /// The capabilities it names.
+    pub agent_caps: Vec<String>,
+    /// Its token.
+    pub auth_token: String,
+}
+
+/// `proc/spawn/req`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spawn {
+    /// The session, or empty.
+    pub session_id: String,
+    /// Program and arguments.
+    pub cmd: Vec<String>,
+    /// Working directory, or empty.
+    pub cwd: String,
+    /// Additional variables.
+    pub env: Vec<(String, String)>,
+    /// What its standard input is.
+    pub stdin_mode: StdinMode,
+    /// Seconds, if the request says.
+    pub timeout: Option<u32>,
+}
+
+/// `proc/write/req`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Write {
+    /// The process.
+    pub proc_id: String,
+    /// The bytes, decoded.
+    pub data: Vec<u8>,
+    /// Close standard input after them.
+    pub eof: bool,
+}
+
+/// A message that was not understood, and the `error` that answers it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rejection {
+    /// The sender's id for it, as far as one could be read.
+    pub req_id: String,
+    /// What kind of mistake it was.
+    pub code: ErrorCode,
+    /// What was wrong, naming the field.
+    pub message: String,
+    /// Whether it was about a `proc/*` message.
+    pub is_proc: bool,
+}
+
+/// The types that agents send and this host serves.
+const REQUEST_TYPES: [&str; 7] =
+    ["handshake/req", "ping", "shutdown", "proc/spawn/req", "proc/write/req", "proc/kill/req", "proc/status/req"];
+
+/// The types that only hosts send.
+const HOST_TYPES: [&str; 8] = [
+    "handshake/resp",
+    "pong",
+    "error",
+    "proc/spawn/resp",
+    "proc/write/resp",
+    "proc/read/event",
+    "proc/kill/resp",
+    "proc/status/resp",
+];
+
+/// The seconds of a `shutdown` that does not say (base protocol).
+const SHUTDOWN_TIMEOUT: f64 = 10.0;
+
+/// The largest `timeout` of a spawn, in seconds (R12).
+const MAX_TIMEOUT: u64 = i32::MAX as u64;
+
+/// Reads one line, without its newline. `None` if it is blank (R1).
+pub fn decode(line: &[u8]) -> Option<Result<Request, Rejection>> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return None;
+    }
+    Some(read(line))
+}
+
+/// The rejection of a line that was too long to be held (R1).
+pub fn too_long(limit: usize) -> Rejection {
+    unreadable(format!("the line is longer than {limit} bytes and was skipped"))
+}
+
+fn unreadable(message: String) -> Rejection {
+    Rejection { req_id: String::new(), code: ErrorCode::ParseError, message, is_proc: false }
+}
+
+fn read(line: &[u8]) -> Result<Request, Rejection> {
+    let text = std::str::from_utf8(line)
+        .map_err(|e| unreadable(format!("the line is not UTF-8 from byte {} on", e.valid_up_to())))?;
+    let value: Value = serde_json::from_str(text).map_err(|e| unreadable(format!("the line is not JSON: {e}")))?;
+    let Value::Object(mut fields) = value else {
+        return Err(unreadable(format!("the line is {}, not a JSON object", kind(&value))));
+    };
+
+    let id = fields.remove("id");
+    let req_id = id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind_of = fields.remove("type");
+    let kind_of = kind_of.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let reject = |code, message| {
+        let is_proc = kind_of.starts_with("proc/");
+        Rejection { req_id: req_id.clone(), code, message, is_proc }
+    };
+
+    if !REQUEST_TYPES.contains(&kind_of) {
+        let message = match kind_of {
+            "" => "the message has no type, or one that is not a string".to_owned(),
+            sent if HOST_TYPES.contains(&sent) => format!("{sent} is sent by hosts, never by agents"),
+            other => format!("unknown message type {:?}", excerpt(other)),
+        };
+        return Err(reject(ErrorCode::InvalidMessage, message));
+    }
+    let violation = |message| reject(ErrorCode::SchemaViolation, message);
+    match id {
+        Some(Value::String(id)) if !id.is_empty() => {}
+        Some(Value::String(_)) => return Err(violation("id is empty".into())),
+        Some(other) => return Err(violation(format!("id must be a string, not {}", kind(&other)))),
+        None => return Err(violation("id is missing".into())),
+    }
+    let mut fields = Fields(fields);
+    let version = fields.version().map_err(violation)?;
+    if !speaks(&version) {
+        let message = format!("this host speaks version {}, not {:?}", super::VERSION, excerpt(&version));
+        return Err(reject(ErrorCode::VersionMismatch, message));
+    }
+    let body = fields.body(kind_of).map_err(violation)?;
+    Ok(Request { id: req_id, body })
+}
+
+/// Whether a message of this version can be served: the same major version, any minor (R3).
+fn speaks(version: &str) -> bool {
+    let mut parts = version.split('.');
+    parts.next() == Some("1") && parts.all(|part| part.parse::<u32>().is_ok())
+}
+
+/// The fields of a message that are still to be read. Keys that nobody asks for are ignored (R4).
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn version(&mut self) -> Result<String, String> {
+        let version = self.string("version")?.or(self.string("a2e")?);
+        if self.0.get("ts").is_some_and(|ts| !ts.is_number()) {
+            return Err(format!("ts must be a number, not {}", kind(&self.0["ts"])));
+        }
+        Ok(version.unwrap_or_else(|| super::VERSION.into()))
+    }
+
+    fn body(&mut self, kind_of: &str) -> Result<Body, String> {
+        Ok(match kind_of {
+            "handshake/req" => Body::Handshake(Handshake {
+                agent_id: self.string("agent_id")?.unwrap_or_default(),
+                agent_caps: self.strings("agent_caps")?,
+                auth_token: self.string("auth_token")?.unwrap_or_default(),
+            }),
+            "ping" => Body::Ping,
+            "shutdown" => Body::Shutdown { timeout: self.seconds("timeout")?.unwrap_or(SHUTDOWN_TIMEOUT) },
+            "proc/spawn/req" => Body::Spawn(Spawn {
+                session_id: self.string("session_id")?.unwrap_or_default(),
+                cmd: self.strings("cmd")?,
+                cwd: self.string("cwd")?.unwrap_or_default(),
+                env: self.string_map("env")?,
+                stdin_mode: self.stdin_mode()?,
+                timeout: self.timeout()?,
+            }),
+            "proc/write/req" => Body::Write(Write {
+                proc_id: self.string("proc_id")?.unwrap_or_default(),
+                data: self.data()?,
+                eof: self.boolean("eof")?,
+            }),
+            "proc/kill/req" => Body::Kill {
+                proc_id: self.string("proc_id")?.unwrap_or_default(),
+                signal: self.string("signal")?.unwrap_or_else(|| "SIGTERM".into()),
+            },
+            _ => Body::Status { proc_id: self.string("proc_id")?.unwrap_or_default() },
+        })
+    }
+
+    fn string(&mut self, name: &str) -> Result<Option<String>, String> {
+        match self.0.remove(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(format!("{name} must be a string, not {}", kind(&other))),
+        }
+    }
+
+    fn boolean(&mut self, name: &str) -> Result<bool, String> {
+        match self.0.remove(name) {
+            None => Ok(false),
+            Some(Value::Bool(value)) => Ok(value),
+            Some(other) => Err(format!("{name} must be true or false, not {}", kind(&other))),
+        }
+    }
+
+    fn strings(&mut self, name: &str) -> Result<Vec<String>, String> {
+        let items = match self.0.remove(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(items)) => items,
+            Some(other) => return Err(format!("{name} must be a list of strings, not {}", kind(&other))),
+        };
+        let text = |(at, item)| match item {
+            Value::String(text) => Ok(text),
+            other => Err(format!("{name}[{at}] must be a string, not {}", kind(&other))),
+        };
+        items.into_iter().enumerate().map(text).collect()
+    }
+
+    fn string_map(&mut self, name: &str) -> Result<Vec<(String, String)>, String> {
+        let items = match self.0.remove(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Object(items)) => items,
+            Some(other) => return Err(format!("{name} must be an object of strings, not {}", kind(&other))),
+        };
+        let text = |(key, value): (String, Value)| match value {
+            Value::String(text) => Ok((key, text)),
+            other => Err(format!("{name}.{} must be a string, not {}", excerpt(&key), kind(&other))),
+        };
+        items.into_iter().map(text).collect()
+    }
+
+    fn stdin_mode(&mut self) -> Result<StdinMode, String> {
+        match self.string("stdin_mode")?.as_deref() {
+            None | Some("pipe") => Ok(StdinMode::Pipe),
+            Some("null") => Ok(StdinMode::Null),
+            Some(other) => Err(format!("stdin_mode must be \"pipe\" or \"null\", not {:?}", excerpt(other))),
+        }
+    }
+
+    /// The time limit of a spawn: whole seconds from 0 to [`MAX_TIMEOUT`] (R12). `5.0` is a whole number too.
+    fn timeout(&mut self) -> Result<Option<u32>, String> {
+        let Some(value) = self.0.remove("timeout") else {
+            return Ok(None);
+        };
+        let whole = value.as_u64().or_else(|| {
+            let float = value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..1e12).contains(float))?;
+            Some(float as u64)
+        });
+        match whole.filter(|&seconds| seconds <= MAX_TIMEOUT) {
+            Some(seconds) => Ok(u32::try_from(seconds).ok()),
+            None => {
+                let got = if value.is_number() { value.to_string() } else { kind(&value).into() };
+                Err(format!("timeout must be whole seconds from 0 to {MAX_TIMEOUT}, not {got}"))
+            }
+        }
+    }
+
+    /// A span of time that need not be whole.
+    fn seconds(&mut self, name: &str) -> Result<Option<f64>, String> {
+        match self.0.remove(name) {
+            None => Ok(None),
+            Some(value) => match value.as_f64().filter(|seconds| *seconds >= 0.0) {
+                Some(seconds) => Ok(Some(seconds)),
+                None => Err(format!("{name} must be a number of seconds, 0 or more")),
+            },
+        }
+    }
+
+    /// What is to be written: text, or bytes if `encoding` is `base64` (R21).
+    fn data(&mut self) -> Result<Vec<u8>, String> {
+        let data = self.string("data")?.unwrap_or_default();
+        match self.string("encoding")?.as_deref() {
+            None | Some("utf-8" | "utf8" | "") => Ok(data.into_bytes()),
+            Some("base64") => BASE64_STANDARD.decode(data).map_err(|e| format!("data is not base64: {e}")),
+            Some(other) => Err(format!("encoding must be \"utf-8\" or \"base64\", not {:?}", excerpt(other))),
+        }
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The start of a text that an agent sent: an error never repeats megabytes.
+fn excerpt(text: &str) -> &str {
+    &text[..text.floor_char_boundary(80)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejected(line: &[u8]) -> (String, &'static str, String) {
+        match decode(line) {
+            Some(Err(rejection)) => (rejection.req_id, rejection.code.as_str(), rejection.message),
+            other => panic!("{}: {other:?}", String::from_utf8_lossy(line)),
+        }
+    }
+
+    #[test]
+    fn each_bad_line_is_rejected_by_name() {
+        let spawn = |rest: &str| format!(r#"{{"type":"proc/spawn/req","id":"x","cmd":["ls"],{rest}}}"#);
+        let rows: Vec<(Vec<u8>, &str, &str, &str)> = vec![
+            (b"{nope".to_vec(), "", "parse_error", "not JSON"),
+            (b"\xff{}".to_vec(), "", "parse_error", "not UTF-8 from byte 0"),
+            (b"[1]".to_vec(), "", "parse_error", "a list"),
+            (b"3".to_vec(), "", "parse_error", "a number"),
+            (b"{} {}".to_vec(), "", "parse_error", "not JSON"),
+            ([b"[".repeat(10_000), b"]".repeat(10_000)].concat(), "", "parse_error", "recursion"),
+            (br#"{"type":"ping","id":"x","ts":1e999}"#.to_vec(), "", "parse_error", "number out of range"),
+            (br#"{"type":"ping","id":"\ud800"}"#.to_vec(), "", "parse_error", "not JSON"),
+            (b"{}".to_vec(), "", "invalid_message", "no type"),
+            (br#"{"id":"x"}"#.to_vec(), "x", "invalid_message", "no type"),
+            (br#"{"type":7,"id":"x"}"#.to_vec(), "x", "invalid_message", "not a string"),
+            (br#"{"type":"proc/fly/req","id":"x"}"#.to_vec(), "x", "invalid_message", "proc/fly/req"),
+            (br#"{"type":"proc/read/event","id":"x"}"#.to_vec(), "x", "invalid_message", "never by agents"),
+            (br#"{"type":"pong","id":"x"}"#.to_vec(), "x", "invalid_message", "never by agents"),
+            (br#"{"type":"ping"}"#.to_vec(), "", "schema_violation", "id is missing"),
+            (br#"{"type":"ping","id":""}"#.to_vec(), "", "schema_violation", "id is empty"),
+            (br#"{"type":"ping","id":7}"#.to_vec(), "", "schema_violation", "id must be a string"),
+            (br#"{"type":"ping","id":"x","version":1}"#.to_vec(), "x", "schema_violation", "version"),
+            (br#"{"type":"ping","id":"x","ts":"now"}"#.to_vec(), "x", "schema_violation", "ts must be"),
+            (br#"{"type":"ping","id":"x","version":"2.0"}"#.to_vec(), "x", "version_mismatch", "2.0"),
+            (br#"{"type":"ping","id":"x","a2e":"2.0"}"#.to_vec(), "x", "version_mismatch", "2.0"),
+            (br#"{"type":"ping","id":"x","version":"one"}"#.to_vec(), "x", "version_mismatch", "one"),
+            (spawn(r#""cmd":"ls""#).into(), "x", "schema_violation", "cmd must be a list"),
+            (spawn(r#""cmd":["ls",3]"#).into(), "x", "schema_violation", "cmd[1]"),
+            (spawn(r#""cwd":null"#).into(), "x", "schema_violation", "cwd"),
+            (spawn(r#""env":["A"]"#).into(), "x", "schema_violation", "env"),
+            (spawn(r#""env":{"A":1}"#).into(), "x", "schema_violation", "env.A"),
+            (spawn(r#""stdin_mode":"tty""#).into(), "x", "schema_violation", "stdin_mode"),
+            (spawn(r#""session_id":1"#).into(), "x", "schema_violation", "session_id"),
+            (spawn(r#""timeout":-1"#).into(), "x", "schema_violation", "timeout"),
+            (spawn(r#""timeout":1.5"#).into(), "x", "schema_violation", "timeout"),
+            (spawn(r#""timeout":"5""#).into(), "x", "schema_violation", "timeout"),
+            (spawn(r#""timeout":null"#).into(), "x", "schema_violation", "timeout"),
+            (spawn(r#""timeout":2147483648"#).into(), "x", "schema_violation", "timeout"),
+            (spawn(r#""timeout":18446744073709551615"#).into(), "x", "schema_violation", "timeout"),
+            (spawn(r#""timeout":1e300"#).into(), "x", "schema_violation", "timeout"),
+            (br#"{"type":"shutdown","id":"x","timeout":-1}"#.to_vec(), "x", "schema_violation", "timeout"),
+            (br#"{"type":"handshake/req","id":"x","agent_caps":"proc"}"#.to_vec(), "x", "schema_violation", "caps"),
+            (br#"{"type":"proc/write/req","id":"x","data":7}"#.to_vec(), "x", "schema_violation", "data"),
+            (br#"{"type":"proc/write/req","id":"x","eof":"yes"}"#.to_vec(), "x", "schema_violation", "eof"),
+            (
+                br#"{"type":"proc/write/req","id":"x","data":"*","encoding":"base64"}"#.to_vec(),
+                "x",
+                "schema_violation",
+                "not base64",
+            ),
+            (
+                br#"{"type":"proc/write/req","id":"x","data":"","encoding":"rot13"}"#.to_vec(),
+                "x",
+                "schema_violation",
+                "encoding",
+            ),
+            (br#"{"type":"proc/kill/req","id":"x","signal":15}"#.to_vec(), "x", "schema_violation", "signal"),
+            (br#"{"type":"proc/status/req","id":"x","proc_id":1}"#.to_vec(), "x", "schema_violation", "proc_id"),
+        ];
+        for (line, req_id, code, words) in rows {
+            let got = rejected(&line);
+            let shown = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+            assert_eq!((got.0.as_str(), got.1), (req_id, code), "{shown}: {}", got.2);
+            assert!(got.2.contains(words), "{shown}: {}", got.2);
+            assert!(got.2.len() < 400, "{shown}: {}", got.2.len());
+        }
+    }
+
+    #[test]
+    fn good_lines() {
+        let body = |line: &str| match decode(line.as_bytes()) {
+            Some(Ok(request)) => request.body,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(decode(b""), None);
+        assert_eq!(decode(b" \t\r"), None);
+        assert_eq!(body("{\"type\":\"ping\",\"id\":\"x\"}\r"), Body::Ping);
+        assert_eq!(body(r#"{"type":"ping","id":"x","a2e":"1.7","extra":{"a":[1]}}"#), Body::Ping);
+        assert_eq!(body(r#"{"type":"shutdown","id":"x"}"#), Body::Shutdown { timeout: 10.0 });
+        assert_eq!(
+            body(r#"{"type":"proc/kill/req","id":"x","proc_id":"p"}"#),
+            Body::Kill { proc_id: "p".into(), signal: "SIGTERM".into() }
+        );
+        assert_eq!(
+            body(r#"{"type":"proc/write/req","id":"x","proc_id":"p","data":"/wA=","encoding":"base64","eof":true}"#),
+            Body::Write(Write { proc_id: "p".into(), data: vec![255, 0], eof: true })
+        );
+        let timeout = |number: &str| match body(&format!(r#"{{"type":"proc/spawn/req","id":"x","timeout":{number}}}"#))
+        {
+            Body::Spawn(spawn) => spawn.timeout,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([timeout("0"), timeout("5.0"), timeout("2147483647")], [Some(0), Some(5), Some(2_147_483_647)]);
+    }
+}

@@ -1,0 +1,15 @@
+//! JSON, and nothing else: lines of bytes from and to typed messages. Floor 1; the faces call it, it calls nobody.
+//!
+//! `decode` reads what agents send, `message` writes what hosts answer, `dialect` writes events, and `code` has every
+//! error's code and words.
+
+pub mod code;
+pub mod decode;
+pub mod dialect;
+pub mod message;
+
+/// The protocol version that this host speaks (R3).
+pub const VERSION: &str = "1.0";
+
+/// The longest line that is taken, in bytes, if nothing else is configured (R1).
+pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
