@@ -43,6 +43,28 @@ impl fmt::Display for ProcId {
     }
 }
 
+/// A text that is never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `text` from being shown.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 /// One of a process's two output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
@@ -218,6 +240,8 @@ pub enum Refusal {
     StdinFull {
         /// Bytes that were taken of this write, 0 but for a shortage of threads.
         taken: usize,
+        /// Bytes of this write.
+        size: usize,
         /// Bytes that may wait per process.
         limit: usize,
     },

@@ -122,7 +122,12 @@ impl Answers {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the host has ended"));
         }
         self.trace.show(Way::FromHost, self.line.trim_end());
-        Ok(serde_json::from_str(&self.line)?)
+        let said: Said = serde_json::from_str(&self.line)?;
+        // An error that names no request is about a line that the host could not read: nobody would get its answer.
+        if said.kind == "error" && said.req_id.is_empty() {
+            return Err(io::Error::other(said.message));
+        }
+        Ok(said)
     }
 
     /// The next message that answers the request with this id.
@@ -133,10 +138,5 @@ impl Answers {
                 return Ok(said);
             }
         }
-    }
-
-    /// Whether a further message has been read already, at least in part.
-    pub fn has_more(&self) -> bool {
-        !self.from_host.buffer().is_empty()
     }
 }

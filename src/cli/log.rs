@@ -17,6 +17,15 @@ use super::Complaint;
 /// Lines that may wait to be written.
 const WAITING: usize = 1024;
 
+/// The longest line that is logged, in bytes.
+const LONGEST: usize = 2000;
+
+/// What is said as one line of bounded length: agents' own words are in it.
+fn one_line(words: &str) -> String {
+    let shown = &words[..words.floor_char_boundary(LONGEST)];
+    shown.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// A log on standard error. The thread ends with the program, or when the last copy of the log is dropped.
 pub fn to_stderr(level: Level) -> Result<Log, Complaint> {
     let (lines, waiting) = bounded::<String>(WAITING);
@@ -44,7 +53,8 @@ pub fn to_stderr(level: Level) -> Result<Log, Complaint> {
             Level::Info => "info",
             Level::Debug => "debug",
         };
-        if lines.try_send(format!("a2e-proc {now:.3} {level}: {words}")).is_err() {
+        let line = one_line(&format!("a2e-proc {now:.3} {level}: {words}"));
+        if lines.try_send(line).is_err() {
             lost.fetch_add(1, Ordering::Relaxed);
         }
     }))

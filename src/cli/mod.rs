@@ -66,7 +66,7 @@ Try it:
 
 const RUN_HELP: &str = "\
 Exit codes: the command's own; 128+N if signal N ended it; 124 if its time limit did; 125 if the host failed;
-126 if the command could not be started; 127 if it was not found.";
+126 if the command could not be started; 127 if it was not found; 2 if the command line or the file is wrong.";
 
 /// What a subcommand comes to: an exit code, or a line for standard error and a code.
 type Outcome = Result<u8, Complaint>;

@@ -10,13 +10,13 @@ use std::thread;
 use a2e_proc::engine::Host;
 use a2e_proc::face::a2e;
 use a2e_proc::signals::{EndSignal, end_signals};
-use a2e_proc::transport::Connection;
+use a2e_proc::transport::{Connection, Input, Output};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::client::{Answers, Data, HandshakeReq, KillReq, Requests, Said, Shutdown, SpawnReq, StatusReq, WriteReq};
-use super::settings::{Settings, Worked};
+use super::settings::{Resolved, Settings};
 use super::trace::Trace;
 use super::{Complaint, Outcome};
 
@@ -28,26 +28,32 @@ const NOT_FOUND: u8 = 127;
 /// What a shell reports of a program that wrote to a closed pipe.
 const BROKEN_PIPE: u8 = 128 + 13;
 
-/// Bytes of standard input per write request.
-const STDIN_READ: usize = 32 * 1024;
-
 /// Runs `command` and returns the code to exit with.
 pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome {
-    settings.allowed_commands = Some(vec![command[0].clone()]);
-    let Worked { config, options } = settings.work_out()?;
+    if settings.allowed_commands.replace(vec![command[0].clone()]).is_some() {
+        return Err(Complaint::usage("run allows the command on its line and no other: leave --allow out"));
+    }
+    let Resolved { config, options } = settings.resolve()?;
     let signals = end_signals().map_err(host_failed)?;
     let host = Host::new(config).map_err(host_failed)?;
     let (for_host, for_client) = Connection::pair().map_err(host_failed)?;
-    let auth_token = options.auth_token.clone().unwrap_or_default();
+    let auth_token = options.auth_token.clone();
+    // In JSON a byte takes at most six, and the rest of a request is short.
+    let most_per_write = (options.max_line_bytes.saturating_sub(512) / 6).clamp(1, 32 * 1024);
     let serving = thread::Builder::new()
         .name("host".into())
         .spawn(move || a2e::serve(&host, for_host, &options, &crossbeam_channel::never::<()>()))
         .map_err(host_failed)?;
 
-    let trace = Trace { on: trace };
-    let requests = Requests::new(for_client.output, trace);
+    let trace = Trace::new(trace, auth_token.clone());
+    let requests = Requests::new(for_client.output, trace.clone());
     let mut answers = Answers::new(for_client.input, trace);
-    let outcome = drive(&requests, &mut answers, auth_token, command, signals);
+    let hello = HandshakeReq {
+        agent_id: "a2e-proc run",
+        agent_caps: ["proc"],
+        auth_token: auth_token.map(|token| token.reveal().to_owned()).unwrap_or_default(),
+    };
+    let outcome = drive(&requests, &mut answers, &hello, command, signals, most_per_write);
     // The other threads still hold the way to the host, so its input does not end by itself.
     let _ = requests.send(&Shutdown { timeout: 0 });
     drop(answers);
@@ -66,38 +72,28 @@ fn host_failed(words: impl std::fmt::Display) -> Complaint {
 fn drive(
     requests: &Requests,
     answers: &mut Answers,
-    auth_token: String,
+    hello: &HandshakeReq,
     cmd: Vec<String>,
     signals: Receiver<EndSignal>,
+    most_per_write: usize,
 ) -> Outcome {
-    let hello = HandshakeReq { agent_id: "a2e-proc run", agent_caps: ["proc"], auth_token };
-    let hello = requests.send(&hello).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
+    let hello = requests.send(hello).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
     if !hello.ok {
         return Err(host_failed(format!("it refused the handshake: {}{}", hello.reason, hello.message)));
     }
     let spawn = SpawnReq { session_id: hello.session_id, cmd };
     let spawned = requests.send(&spawn).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
     if !spawned.ok {
-        let not_found = spawned.error.starts_with("program_not_found") || spawned.error.contains("(os error 2)");
-        let code = if not_found { NOT_FOUND } else { NOT_STARTED };
+        let code = if spawned.error.starts_with("program_not_found") { NOT_FOUND } else { NOT_STARTED };
         return Err(Complaint { text: format!("{}{}", spawned.error, spawned.message), code });
     }
 
     let proc_id = spawned.proc_id;
     let (taken, is_taken) = bounded(1);
-    let stdin = Stdin { requests: requests.clone(), proc_id: proc_id.clone(), is_taken };
+    let stdin = Stdin { requests: requests.clone(), proc_id: proc_id.clone(), is_taken, most_per_write };
     thread::Builder::new().name("stdin".into()).spawn(move || stdin.forward()).map_err(host_failed)?;
-    let interrupts = requests.clone();
-    let target = proc_id.clone();
-    thread::Builder::new()
-        .name("interrupts".into())
-        .spawn(move || {
-            for signal in signals {
-                let signal = if signal == EndSignal::Interrupt { "SIGINT" } else { "SIGTERM" };
-                let _ = interrupts.send(&KillReq { proc_id: target.clone(), signal });
-            }
-        })
-        .map_err(host_failed)?;
+    let interrupts = Interrupts { requests: requests.clone(), proc_id: proc_id.clone(), signals };
+    thread::Builder::new().name("interrupts".into()).spawn(move || interrupts.forward()).map_err(host_failed)?;
 
     match forward_output(answers, &taken).map_err(host_failed)? {
         End::Exited(code) => Ok(shell_code(code)),
@@ -110,9 +106,12 @@ fn drive(
                 None => Err(host_failed(format!("it does not say how the command ended: {}", said.error))),
             }
         }
-        End::OutputBroken => {
+        End::OutputBroken(e) => {
             let _ = requests.send(&KillReq { proc_id, signal: "SIGKILL" });
-            Ok(BROKEN_PIPE)
+            if e.kind() == io::ErrorKind::BrokenPipe {
+                return Ok(BROKEN_PIPE);
+            }
+            Err(Complaint::failure(format!("standard output cannot be written to: {e}")))
         }
     }
 }
@@ -126,12 +125,12 @@ fn shell_code(code: i32) -> u8 {
 enum End {
     Exited(i32),
     Killed,
-    OutputBroken,
+    OutputBroken(io::Error),
 }
 
 /// Passes output on until the command has ended, and tells the stdin thread of each write that was taken.
 fn forward_output(answers: &mut Answers, taken: &Sender<Said>) -> io::Result<End> {
-    let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr());
+    let (mut stdout, mut stderr) = (Output::stdout()?, Output::stderr()?);
     loop {
         let said = answers.next()?;
         match (said.kind.as_str(), said.stream_type.as_str()) {
@@ -145,8 +144,8 @@ fn forward_output(answers: &mut Answers, taken: &Sender<Said>) -> io::Result<End
                 if stream == "stderr" {
                     // Like a shell's: a command may write to a standard error that nobody reads.
                     let _ = stderr.write_all(&bytes);
-                } else if stdout.write_all(&bytes).is_err() || (!answers.has_more() && stdout.flush().is_err()) {
-                    return Ok(End::OutputBroken);
+                } else if let Err(e) = stdout.write_all(&bytes) {
+                    return Ok(End::OutputBroken(e));
                 }
             }
             // The stdin thread may have ended: it does at the end of the input.
@@ -168,17 +167,20 @@ struct Stdin {
     requests: Requests,
     proc_id: String,
     is_taken: Receiver<Said>,
+    most_per_write: usize,
 }
 
 impl Stdin {
     /// Sends what is read until the input ends or the command takes no more. The next write waits for the last one's answer,
     /// so that a slow command slows whoever types.
     fn forward(self) {
-        let mut buffer = vec![0; STDIN_READ];
+        let Ok(mut stdin) = Input::stdin() else { return };
+        let mut buffer = vec![0; self.most_per_write];
         loop {
-            let count = match io::stdin().read(&mut buffer) {
+            let count = match stdin.read(&mut buffer) {
                 Ok(count) => count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                // An input that cannot be read has ended.
                 Err(_) => 0,
             };
             let (data, encoding) = match std::str::from_utf8(&buffer[..count]) {
@@ -191,6 +193,31 @@ impl Stdin {
             if count == 0 || !taken {
                 return;
             }
+        }
+    }
+}
+
+/// The way of Ctrl-C and the like.
+struct Interrupts {
+    requests: Requests,
+    proc_id: String,
+    signals: Receiver<EndSignal>,
+}
+
+impl Interrupts {
+    /// Asks the command to end, as the signal says; whoever asks again means it.
+    fn forward(self) {
+        let mut asked = false;
+        for signal in self.signals {
+            let signal = match signal {
+                _ if asked => "SIGKILL",
+                EndSignal::Interrupt => "SIGINT",
+                EndSignal::Hangup | EndSignal::Terminate => {
+                    asked = true;
+                    "SIGTERM"
+                }
+            };
+            let _ = self.requests.send(&KillReq { proc_id: self.proc_id.clone(), signal });
         }
     }
 }

@@ -6,12 +6,12 @@ use a2e_proc::log::Level;
 use a2e_proc::signals::end_signals;
 use a2e_proc::transport::Connection;
 
-use super::settings::{Settings, Worked};
+use super::settings::{Resolved, Settings};
 use super::{Complaint, Outcome};
 
 /// Serves until the session ends.
 pub fn serve(settings: Settings) -> Outcome {
-    let Worked { config, options } = settings.work_out()?;
+    let Resolved { config, options } = settings.resolve()?;
     let failure = |doing: &str, e: std::io::Error| Complaint::failure(format!("could not {doing}: {e}"));
     let stop = end_signals().map_err(|e| failure("catch signals", e))?;
     let host = Host::new(config).map_err(|e| Complaint::failure(e.to_string()))?;

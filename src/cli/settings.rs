@@ -6,6 +6,7 @@ use std::time::Duration;
 use a2e_proc::engine::{AUTH_TOKEN_ENV, Config, InheritEnv};
 use a2e_proc::face::a2e::Options;
 use a2e_proc::log::{Level, Log};
+use a2e_proc::model::Secret;
 use a2e_proc::wire::dialect::Dialect;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -85,7 +86,7 @@ pub enum LogLevel {
 }
 
 /// What the settings come to.
-pub struct Worked {
+pub struct Resolved {
     /// For the engine.
     pub config: Config,
     /// For the face.
@@ -96,8 +97,8 @@ pub struct Worked {
 const LEAST_LINE_BYTES: usize = 1024;
 
 impl Settings {
-    /// Works the settings out: reads the file, fills in defaults, and checks ranges.
-    pub fn work_out(mut self) -> Result<Worked, Complaint> {
+    /// Resolves the settings: reads the file, fills in defaults, and checks ranges.
+    pub fn resolve(mut self) -> Result<Resolved, Complaint> {
         if let Some(file) = self.config.take() {
             config_file::fill(&mut self, &file)?;
         }
@@ -119,6 +120,7 @@ impl Settings {
             kill_grace: seconds("kill_grace", self.kill_grace)?.unwrap_or(default.kill_grace),
             max_output_bytes: self.max_output_bytes.unwrap_or(default.max_output_bytes),
             inherit_env: self.inherit_env.unwrap_or(default.inherit_env),
+            hidden_env: default.hidden_env,
             denied_env: self.denied_env.unwrap_or(default.denied_env),
         };
 
@@ -126,11 +128,11 @@ impl Settings {
             Some(Wire::Sdk) => Dialect::Sdk,
             Some(Wire::Spec) | None => Dialect::Spec,
         };
-        let mut options = Options::for_dialect(dialect);
+        let mut options = Options { dialect, ..Options::default() };
         options.max_line_bytes =
             at_least("max_line_bytes", self.max_line_bytes.unwrap_or(options.max_line_bytes), LEAST_LINE_BYTES)?;
         if let Some(delay) = seconds("first_event_delay", self.first_event_delay)? {
-            options.first_event_delay = delay;
+            options.first_event_delay = Some(delay);
         }
         options.auth_token = auth_token(self.auth_token_file)?;
         options.log = match self.log {
@@ -139,7 +141,7 @@ impl Settings {
             Some(LogLevel::Info) => log::to_stderr(Level::Info)?,
             Some(LogLevel::Debug) => log::to_stderr(Level::Debug)?,
         };
-        Ok(Worked { config, options })
+        Ok(Resolved { config, options })
     }
 }
 
@@ -148,7 +150,7 @@ fn seconds(name: &str, value: Option<f64>) -> Result<Option<Duration>, Complaint
     value.map(Duration::try_from_secs_f64).transpose().map_err(wrong)
 }
 
-fn auth_token(file: Option<PathBuf>) -> Result<Option<String>, Complaint> {
+fn auth_token(file: Option<PathBuf>) -> Result<Option<Secret>, Complaint> {
     let (token, place) = match file {
         Some(file) => match std::fs::read_to_string(&file) {
             Ok(text) => (text.trim().to_owned(), format!("{}", file.display())),
@@ -163,7 +165,7 @@ fn auth_token(file: Option<PathBuf>) -> Result<Option<String>, Complaint> {
     if token.is_empty() {
         return Err(Complaint::usage(format!("{place}: the token is empty; put one in, or ask for none")));
     }
-    Ok(Some(token))
+    Ok(Some(Secret::new(token)))
 }
 
 /// Reads `all`, `none` or a list of names.

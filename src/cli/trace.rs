@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use a2e_proc::model::Secret;
 use anstyle::{AnsiColor, Style};
 
 /// Which way a line goes.
@@ -14,15 +15,20 @@ pub enum Way {
 }
 
 /// Shows lines, or does not.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Trace {
-    /// Whether it does.
-    pub on: bool,
+    on: bool,
+    secret: Option<Secret>,
 }
 
 impl Trace {
+    /// Shows lines if it is on, but never `secret`.
+    pub fn new(on: bool, secret: Option<Secret>) -> Self {
+        Self { on, secret }
+    }
+
     /// Shows one line, given without its newline.
-    pub fn show(self, way: Way, line: &str) {
+    pub fn show(&self, way: Way, line: &str) {
         if !self.on {
             return;
         }
@@ -31,6 +37,10 @@ impl Trace {
             Way::FromHost => ("←", AnsiColor::Green),
         };
         let style = Style::new().fg_color(Some(colour.into()));
+        let line = match &self.secret {
+            Some(secret) => line.replace(secret.reveal(), "…"),
+            None => line.to_owned(),
+        };
         // Nobody sees the trace of a closed standard error.
         let _ = writeln!(anstream::stderr(), "{style}{arrow}{style:#} {line}");
     }

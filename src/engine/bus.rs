@@ -15,9 +15,9 @@ use super::text::Chunk;
 use super::timer::TimerHandle;
 use crate::model::{Outcome, ProcId, Stream};
 
-/// Events that may wait for the subscriber; each holds what one read gave, at most about 128 KiB. More would not make it
+/// Events that may wait for the subscriber; each holds what one read gave: 16 KiB, and 4 bytes a line. More would not make it
 /// faster, and all of it has to be delivered when a session ends (R8).
-pub const CAPACITY: usize = 16;
+pub const CAPACITY: usize = 32;
 
 /// Something that a process did.
 #[derive(Debug)]
@@ -93,6 +93,12 @@ impl Publisher {
             },
         }
     }
+
+    /// A closed gate for one process's events.
+    pub fn gate(&self, timer: TimerHandle) -> (Gate, GateWait) {
+        let (closed, gate) = bounded(0);
+        (Gate { closed, timer }, GateWait { gate, closed: self.closed.clone() })
+    }
 }
 
 /// Keeps the events of one process back until its spawn has been answered (R13). Opens when it is dropped.
@@ -128,20 +134,12 @@ impl fmt::Debug for Gate {
     }
 }
 
-impl Publisher {
-    /// A closed gate for one process's events.
-    pub fn gate(&self, timer: TimerHandle) -> (Gate, GateWait) {
-        let (closed, gate) = bounded(0);
-        (Gate { closed, timer }, GateWait { gate, closed: self.closed.clone() })
-    }
-}
-
 impl GateWait {
     /// Waits until the gate is open, or the bus is closed.
-    pub fn wait(&self) {
+    pub fn wait(&self) -> Result<(), Closed> {
         select! {
-            recv(self.gate) -> _ => {}
-            recv(self.closed) -> _ => {}
+            recv(self.gate) -> _ => Ok(()),
+            recv(self.closed) -> _ => Err(Closed),
         }
     }
 }

@@ -31,12 +31,18 @@ pub struct Config {
     pub max_output_bytes: u64,
     /// What of the host's environment a child sees (R14). Default: all.
     pub inherit_env: InheritEnv,
+    /// Variables of the host's own that no child inherits. Default: [`AUTH_TOKEN_ENV`]. What stands in the host's environment
+    /// can still be read from `/proc` by children of the same user; a file is the better place for a secret.
+    pub hidden_env: Vec<String>,
     /// Variables that a request may not set; a final `*` stands for any rest (R9). Default: [`DENIED_ENV`].
     pub denied_env: Vec<String>,
 }
 
+/// The variable that may hold the token which opens sessions (R6).
+pub const AUTH_TOKEN_ENV: &str = "A2E_AUTH_TOKEN";
+
 /// Variables that change what code the loader or common interpreters run before their arguments (R9).
-pub const DENIED_ENV: [&str; 25] = [
+pub const DENIED_ENV: [&str; 30] = [
     // The dynamic loader and the C library.
     "LD_*",
     "DYLD_*",
@@ -59,10 +65,15 @@ pub const DENIED_ENV: [&str; 25] = [
     "PERL5DB",
     "PERL5LIB",
     "PERL5OPT",
+    "PYTHONEXECUTABLE",
     "PYTHONHOME",
+    "PYTHONINSPECT",
     "PYTHONPATH",
+    "PYTHONPLATLIBDIR",
+    "PYTHONPYCACHEPREFIX",
     "PYTHONSTARTUP",
     "PYTHONUSERBASE",
+    "PYTHONWARNINGS",
     "RUBYLIB",
     "RUBYOPT",
 ];
@@ -78,6 +89,7 @@ impl Default for Config {
             kill_grace: Duration::from_secs(2),
             max_output_bytes: 0,
             inherit_env: InheritEnv::All,
+            hidden_env: strings(&[AUTH_TOKEN_ENV]),
             denied_env: strings(&DENIED_ENV),
         }
     }

@@ -14,7 +14,7 @@ use super::bus::{Identity, Publisher};
 use super::config::Config;
 use super::output::{self, Cap};
 use super::process::{Parts, Process, STACK};
-use super::registry::{Place, Registry};
+use super::registry::{Registry, Reservation};
 use super::session::{SpawnRequest, Spawned};
 use super::stdin::Stdin;
 use super::timer::TimerHandle;
@@ -42,8 +42,8 @@ impl Launch<'_> {
     /// Serves `child` from now on.
     ///
     /// # Errors
-    /// When the system gives no pipe or thread, or the session is closed; the child is gone then.
-    pub fn start(self, request: &SpawnRequest, child: os::Child, place: Place) -> Result<Spawned, Failure> {
+    /// When the system gives no pipe or thread; the child is gone then.
+    pub fn start(self, request: &SpawnRequest, child: os::Child, place: Reservation) -> Result<Spawned, Failure> {
         let os::Child { mut leader, pipes } = child;
         let pid = leader.pid().as_raw_nonzero().get().unsigned_abs();
         let id = ProcId::fresh();
@@ -81,16 +81,15 @@ impl Launch<'_> {
             cap: Arc::clone(&output.cap),
             leader,
             running: place.running,
+            unreaped: place.unreaped,
             cmd: shell_words(&request.cmd),
             time_limit: self.time_limit,
             kill_grace: self.config.kill_grace,
             timer: self.timer,
             registry: Arc::downgrade(self.registry),
         });
-        let registered = self.registry.insert(&process);
-        if !registered {
-            output.abandoned.store(true, Ordering::Release);
-            process.end(Cause::SessionEnd, true);
+        if !self.registry.insert(&process) {
+            process.ask_to_end(Cause::SessionEnd, false);
         }
         process.start_time_limit();
         let waiter = Waiter {
@@ -99,15 +98,11 @@ impl Launch<'_> {
             ended,
             readers: threads.readers,
             readers_done: threads.readers_done,
-            undelivered: place.undelivered,
+            unpublished: place.unpublished,
         };
         // The thread waits for just this, so it is there to take it.
         let _ = threads.waiter.send(waiter);
-        if registered {
-            Ok(Spawned { id, pid, gate })
-        } else {
-            Err(Failure::new("spawn", io::Error::other("the session is closed")))
-        }
+        Ok(Spawned { id, pid, gate })
     }
 }
 
@@ -150,6 +145,7 @@ fn shell_words(cmd: &[String]) -> String {
         if line.len() > MOST {
             break;
         }
+        let word = &word[..word.floor_char_boundary(MOST + 1)];
         if !line.is_empty() {
             line.push(' ');
         }
@@ -166,6 +162,7 @@ fn shell_words(cmd: &[String]) -> String {
         line.truncate(line.floor_char_boundary(MOST));
         line.push('…');
     }
+    line.shrink_to_fit();
     line
 }
 
@@ -179,6 +176,6 @@ mod tests {
         assert_eq!(words(&["ls", "-l", "/tmp"]), "ls -l /tmp");
         assert_eq!(words(&["sh", "-c", "echo it's", ""]), r#"sh -c 'echo it'"'"'s' ''"#);
         let long = words(&["ls", &"é".repeat(5000)]);
-        assert!(long.len() < 1100 && long.ends_with('…'));
+        assert!(long.capacity() < 1100 && long.ends_with('…'));
     }
 }

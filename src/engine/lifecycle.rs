@@ -74,11 +74,11 @@ pub enum Effect {
     /// Feed [`Input::GraceOver`] after the grace period.
     StartGrace,
     /// The outcome is final: free the quota, remember the process.
-    Settle(Outcome),
+    Settle,
     /// Reap the leader.
     Reap,
-    /// Answer those who wait for the end; the terminal event with this outcome is due. Comes once, and last.
-    Finish(Outcome),
+    /// Answer those who wait for the end; the terminal event is due. Comes once, and last.
+    Finish,
 }
 
 impl State {
@@ -115,7 +115,7 @@ impl State {
             (Self::Running { interrupted }, Input::LeaderExited(exit)) => {
                 let by_interrupt = interrupted && exit == Exit::Signal(SIGINT);
                 let outcome = Outcome { exit, cause: by_interrupt.then_some(Cause::Kill) };
-                (Self::Over { outcome }, vec![Settle(outcome)])
+                (Self::Over { outcome }, vec![Settle])
             }
             (Self::Running { .. }, Input::Interrupt) => {
                 (Self::Running { interrupted: true }, vec![Effect::Signal(Signal::Int)])
@@ -145,12 +145,12 @@ impl State {
                 (Self::Leaderless { outcome, forced: true }, vec![Effect::Signal(Signal::Kill)])
             }
             (Self::Leaderless { forced: false, .. }, Input::Interrupt) => (self, vec![Effect::Signal(Signal::Int)]),
-            (Self::Leaderless { outcome, .. }, Input::GroupGone) => (Self::Over { outcome }, vec![Settle(outcome)]),
+            (Self::Leaderless { outcome, .. }, Input::GroupGone) => (Self::Over { outcome }, vec![Settle]),
             (Self::Leaderless { .. }, _) => stay,
 
             // What the leader left behind in its group ends with it: once it is reaped nobody could safely signal them.
             (Self::Over { outcome }, Input::Reap) => {
-                (Self::Reaped { outcome }, vec![Effect::Signal(Signal::Kill), Reap, Finish(outcome)])
+                (Self::Reaped { outcome }, vec![Effect::Signal(Signal::Kill), Reap, Finish])
             }
             // It has ended; a request that comes now is answered so by the caller.
             (Self::Over { .. }, _) => stay,
@@ -191,9 +191,9 @@ mod tests {
             words.extend(effects.iter().map(|effect| match effect {
                 Effect::Signal(signal) => format!("{signal:?}"),
                 Effect::StartGrace => "grace".into(),
-                Effect::Settle(_) => "settle".into(),
+                Effect::Settle => "settle".into(),
                 Effect::Reap => "reap".into(),
-                Effect::Finish(outcome) => format!("finish({})", outcome.exit.code()),
+                Effect::Finish => format!("finish({})", state.outcome().unwrap().exit.code()),
             }));
         }
         (state.status(), words.join(" "))
@@ -247,7 +247,7 @@ mod tests {
                 let (next, effects) = state.step(inputs[(digits % 10) as usize]);
                 assert!(!finished || effects.is_empty(), "{sequence}: {effects:?} after the end");
                 assert!(state.outcome().is_none() || next.outcome() == state.outcome(), "{sequence}: outcome changed");
-                finished |= matches!(effects.last(), Some(Effect::Finish(_)));
+                finished |= matches!(effects.last(), Some(Effect::Finish));
                 (state, digits) = (next, digits / 10);
             }
         }

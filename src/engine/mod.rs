@@ -22,12 +22,11 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 
 pub use bus::{CAPACITY, Event, EventKind, Gate, Identity};
-pub use config::{Config, DENIED_ENV, InheritEnv};
-pub use policy::AUTH_TOKEN_ENV;
+pub use config::{AUTH_TOKEN_ENV, Config, DENIED_ENV, InheritEnv};
 pub use process::{KillAnswer, KillRefused};
-pub use registry::{MAX_UNDELIVERED, RETAINED};
+pub use registry::{MAX_UNPUBLISHED, RETAINED};
 pub use reply::Reply;
-pub use session::{Closing, Session, SpawnRequest, Spawned, WriteAnswer};
+pub use session::{Closing, Deadlines, Session, SpawnRequest, Spawned, WriteAnswer};
 pub use stdin::MAX_QUEUED;
 pub use text::{Chunk, MAX_PIECE, Piece};
 
@@ -64,7 +63,8 @@ impl Host {
         &self.shared.config
     }
 
-    /// A new session and its events. Whoever holds the receiver must take them: a full queue stops the session's output.
+    /// A new session and its events. Whoever holds the receiver must take them: a full queue stops the session's output. If
+    /// the receiver is dropped, output is no longer read, and processes that write find their pipes closed.
     pub fn open_session(&self) -> (Session, Receiver<Event>) {
         Session::open(Arc::clone(&self.shared))
     }

@@ -20,8 +20,8 @@ const QUIET: Duration = Duration::from_millis(25);
 /// How long, after the leader's exit, a pipe is read that another process holds open (R17).
 pub const DRAIN: Duration = Duration::from_millis(250);
 
-/// Bytes per read: as much as a pipe holds by default.
-const READ: usize = 64 * 1024;
+/// Bytes per read: enough that the reads do not count, and little enough that many streams take turns.
+const READ: usize = 16 * 1024;
 
 /// What the two readers of a process share.
 pub struct Shared {
@@ -75,8 +75,7 @@ impl Cap {
 
 /// Reads `pipe` to its end, or as far as R17 says, and publishes what it gives.
 pub fn read(pipe: impl AsFd + Read, stream: Stream, shared: &Shared) {
-    shared.gate.wait();
-    if shared.abandoned.load(Ordering::Acquire) {
+    if shared.gate.wait().is_err() || shared.abandoned.load(Ordering::Acquire) {
         return;
     }
     let mut reader = Reader { pipe, stream, shared, splitter: Splitter::default(), drain: None, capped: false };
@@ -99,6 +98,17 @@ struct Drain {
     owed: u64,
     /// When the time for the others is over; moved on by every wait for the subscriber.
     until: Instant,
+    /// Bytes that the others may still give: with a slow subscriber, one that never stops would never run out of time.
+    spare: u64,
+}
+
+/// Bytes that others who hold the pipe may write after the leader's exit: a few pipes full.
+const SPARE: u64 = 256 * 1024;
+
+impl Drain {
+    fn is_over(&self) -> bool {
+        self.owed == 0 && (self.spare == 0 || Instant::now() >= self.until)
+    }
 }
 
 enum Stop {
@@ -115,22 +125,22 @@ impl From<Closed> for Stop {
 impl<P: AsFd + Read> Reader<'_, P> {
     fn run(&mut self) -> Result<(), Closed> {
         let mut buffer = vec![0; READ];
-        let mut fresh = Instant::now();
+        let mut last_read = Instant::now();
         loop {
             if self.drain.is_none() && self.shared.exited.load(Ordering::Acquire) {
-                self.drain =
-                    Some(Drain { owed: os::pending_bytes(&self.pipe).unwrap_or(0), until: Instant::now() + DRAIN });
+                let owed = os::pending_bytes(&self.pipe).unwrap_or(0);
+                self.drain = Some(Drain { owed, until: Instant::now() + DRAIN, spare: SPARE });
             }
-            if self.drain.as_ref().is_some_and(|drain| drain.owed == 0 && Instant::now() >= drain.until) {
+            if self.drain.as_ref().is_some_and(Drain::is_over) {
                 break;
             }
             let step = match self.pipe.read(&mut buffer) {
                 Ok(0) => Err(Stop::End),
                 Ok(count) => {
-                    fresh = Instant::now();
+                    last_read = Instant::now();
                     self.take(&buffer[..count]).map_err(Stop::from)
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(fresh),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(last_read),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
                 Err(_) => Err(Stop::End),
             };
@@ -146,7 +156,9 @@ impl<P: AsFd + Read> Reader<'_, P> {
 
     fn take(&mut self, data: &[u8]) -> Result<(), Closed> {
         if let Some(drain) = &mut self.drain {
-            drain.owed = drain.owed.saturating_sub(data.len() as u64);
+            let read = data.len() as u64;
+            drain.spare = drain.spare.saturating_sub(read.saturating_sub(drain.owed));
+            drain.owed = drain.owed.saturating_sub(read);
         }
         let admitted = self.shared.cap.admit(data.len());
         self.splitter.push(&data[..admitted]);
@@ -154,8 +166,10 @@ impl<P: AsFd + Read> Reader<'_, P> {
         self.publish_chunk(chunk)?;
         if admitted < data.len() && !self.capped {
             self.capped = true;
-            let rest = self.splitter.finish();
+            // A character that the cap cuts in two goes with what is discarded.
+            let rest = self.splitter.flush();
             self.publish_chunk(rest)?;
+            self.splitter = Splitter::default();
             if self.shared.cap.say_once() {
                 self.publish(EventKind::Capped { stream: self.stream })?;
             }
@@ -164,8 +178,8 @@ impl<P: AsFd + Read> Reader<'_, P> {
     }
 
     /// Waits for more to read. What has been quiet for long enough is sent meanwhile.
-    fn wait(&mut self, fresh: Instant) -> Result<(), Stop> {
-        let quiet = self.splitter.has_partial().then(|| fresh + QUIET);
+    fn wait(&mut self, last_read: Instant) -> Result<(), Stop> {
+        let quiet = self.splitter.has_partial().then(|| last_read + QUIET);
         if let Some(drain) = &mut self.drain {
             // The pipe is empty: all that the process wrote before it ended has been read.
             drain.owed = 0;

@@ -13,9 +13,6 @@ use super::config::{Config, InheritEnv};
 use crate::model::Refusal;
 use crate::os;
 
-/// The variable that may hold the token which opens sessions; no child ever sees it (R6).
-pub const AUTH_TOKEN_ENV: &str = "A2E_AUTH_TOKEN";
-
 /// The rules of one host, worked out when it starts.
 pub struct Policy {
     allowed: Vec<String>,

@@ -34,7 +34,7 @@ pub const STACK: usize = 128 * 1024;
 const INTERRUPT_ANSWER: Duration = Duration::from_millis(200);
 
 /// Kill requests that may wait for one process's end; more are answered with the state as it is.
-const MAX_WAITING: usize = 256;
+const MAX_WAITING: usize = 1024;
 
 /// The answer to a kill request: the state of the process, or why nothing was done.
 pub type KillAnswer = Result<Status, KillRefused>;
@@ -68,9 +68,17 @@ pub(super) struct Inner {
     state: State,
     leader: Leader,
     running: Option<Slot>,
+    unreaped: Option<Slot>,
     timers: Vec<TimerKey>,
-    waiting: Vec<(u64, Reply<KillAnswer>)>,
-    asked: u64,
+    waiting: Vec<Waiting>,
+    last_ticket: u64,
+}
+
+/// A kill request that waits for the end, or for SIGINT's time to be over.
+struct Waiting {
+    ticket: u64,
+    reply: Reply<KillAnswer>,
+    timer: Option<TimerKey>,
 }
 
 /// What a process is made of.
@@ -80,6 +88,7 @@ pub(super) struct Parts {
     pub cap: Arc<Cap>,
     pub leader: Leader,
     pub running: Slot,
+    pub unreaped: Slot,
     pub cmd: String,
     pub time_limit: Option<Duration>,
     pub kill_grace: Duration,
@@ -97,9 +106,10 @@ impl Process {
                 state: State::NEW,
                 leader: parts.leader,
                 running: Some(parts.running),
+                unreaped: Some(parts.unreaped),
                 timers: Vec::new(),
                 waiting: Vec::new(),
-                asked: 0,
+                last_ticket: 0,
             }),
             cmd: parts.cmd,
             started_at: SystemTime::now(),
@@ -112,9 +122,10 @@ impl Process {
 
     /// Starts the clock of the time limit (R12).
     pub(super) fn start_time_limit(self: &Arc<Self>) {
-        if let Some(limit) = self.time_limit {
-            let mut inner = self.inner.lock();
-            self.later(&mut inner, limit, |process| process.end(Cause::Timeout, false));
+        let mut inner = self.inner.lock();
+        if let (Some(limit), None) = (self.time_limit, inner.state.outcome()) {
+            let key = self.schedule(limit, |process| process.ask_to_end(Cause::Timeout, false));
+            inner.timers.extend(key);
         }
     }
 
@@ -139,16 +150,17 @@ impl Process {
             drop(inner);
             return reply.send(Ok(status));
         }
-        inner.asked += 1;
-        let ticket = inner.asked;
-        inner.waiting.push((ticket, reply));
-        if signal == Signal::Int {
-            self.later(&mut inner, INTERRUPT_ANSWER, move |process| process.answer_now(ticket));
-        }
+        inner.last_ticket += 1;
+        let ticket = inner.last_ticket;
+        let timer = match signal {
+            Signal::Int => self.schedule(INTERRUPT_ANSWER, move |process| process.answer_now(ticket)),
+            Signal::Term | Signal::Kill => None,
+        };
+        inner.waiting.push(Waiting { ticket, reply, timer });
     }
 
     /// Asks the process to end, or makes it, for a reason other than a kill request.
-    pub fn end(self: &Arc<Self>, cause: Cause, force: bool) {
+    pub fn ask_to_end(self: &Arc<Self>, cause: Cause, force: bool) {
         let mut inner = self.inner.lock();
         self.notice_exit(&mut inner);
         self.feed(&mut inner, Input::End { cause, force });
@@ -156,8 +168,8 @@ impl Process {
 
     /// Writes to its standard input (R21).
     pub fn write(&self, data: Vec<u8>, eof: bool, reply: Reply<Result<(), Refusal>>) {
-        let over = self.inner.lock().state.outcome().is_some();
-        if over {
+        let has_ended = self.inner.lock().state.outcome().is_some();
+        if has_ended {
             reply.send(Err(Refusal::ProcDead { id: self.identity.id.clone() }));
         } else {
             self.stdin.write(data, eof, reply);
@@ -191,39 +203,42 @@ impl Process {
         self.inner.lock().state
     }
 
-    /// Ends what is left of the group, reaps the leader, and answers those who waited for that. The outcome comes once.
+    /// Ends what is left of the group, reaps the leader, and answers those who waited for that.
     pub(super) fn reap(self: &Arc<Self>) -> Option<Outcome> {
         let mut inner = self.inner.lock();
-        let finished = self.feed(&mut inner, Input::Reap);
+        self.feed(&mut inner, Input::Reap);
         let waiting = std::mem::take(&mut inner.waiting);
-        let status = inner.state.status();
+        let state = inner.state;
         drop(inner);
-        for (_, reply) in waiting {
-            reply.send(Ok(status));
+        for Waiting { reply, timer, .. } in waiting {
+            timer.into_iter().for_each(|key| self.timer.cancel(key));
+            reply.send(Ok(state.status()));
         }
-        finished
+        state.outcome()
     }
 
     /// Runs the machine one step and does what it says. Signals and reaping happen under the lock, and nowhere else.
-    fn feed(self: &Arc<Self>, inner: &mut MutexGuard<'_, Inner>, input: Input) -> Option<Outcome> {
+    fn feed(self: &Arc<Self>, inner: &mut MutexGuard<'_, Inner>, input: Input) {
         let (state, effects) = inner.state.step(input);
         inner.state = state;
-        let mut finished = None;
         for effect in effects {
             match effect {
                 Effect::Signal(signal) => inner.leader.signal_group(signal),
                 Effect::StartGrace => {
-                    let grace = self.kill_grace;
-                    self.later(inner, grace, |process| {
+                    let key = self.schedule(self.kill_grace, |process| {
                         process.advance(Input::GraceOver);
                     });
+                    inner.timers.extend(key);
                 }
-                Effect::Settle(_) => self.settle(inner),
-                Effect::Reap => inner.leader.reap(),
-                Effect::Finish(outcome) => finished = Some(outcome),
+                Effect::Settle => self.settle(inner),
+                Effect::Reap => {
+                    inner.leader.reap();
+                    inner.unreaped = None;
+                }
+                // Answers and the terminal event are given without the lock, by `reap` and the waiter.
+                Effect::Finish => {}
             }
         }
-        finished
     }
 
     fn settle(&self, inner: &mut Inner) {
@@ -246,24 +261,23 @@ impl Process {
     /// Answers one waiting kill request with the state as it is, if nobody has yet.
     fn answer_now(&self, ticket: u64) {
         let mut inner = self.inner.lock();
-        let Some(at) = inner.waiting.iter().position(|(waiting, _)| *waiting == ticket) else {
+        let Some(at) = inner.waiting.iter().position(|waiting| waiting.ticket == ticket) else {
             return;
         };
-        let (_, reply) = inner.waiting.swap_remove(at);
+        let reply = inner.waiting.swap_remove(at).reply;
         let status = inner.state.status();
         drop(inner);
         reply.send(Ok(status));
     }
 
     /// Has the timer do something to this process later, unless it has ended by then.
-    fn later(self: &Arc<Self>, inner: &mut Inner, delay: Duration, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    fn schedule(self: &Arc<Self>, delay: Duration, act: impl FnOnce(&Arc<Self>) + Send + 'static) -> Option<TimerKey> {
         let process = Arc::downgrade(self);
-        let key = self.timer.after(delay, move || {
+        self.timer.after(delay, move || {
             if let Some(process) = process.upgrade() {
                 act(&process);
             }
-        });
-        inner.timers.extend(key);
+        })
     }
 
     /// Blocks until the leader has left. Only the waiter calls this, and only the waiter reaps, so the pid stays its own.

@@ -4,28 +4,30 @@
 //! way round is allowed: a process reports its end from under its lock.)
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::process::Process;
-use crate::model::{ProcId, Refusal};
+use crate::model::{Failure, ProcId, Refusal, SpawnError};
 
 /// Finished processes that can still be asked about (R26).
 pub const RETAINED: usize = 1000;
 
 /// Ended processes whose last event may wait for a place in the queue of a subscriber that does not read; past it nothing
 /// is spawned (R18). Each holds its threads and at most two reads of output.
-pub const MAX_UNDELIVERED: usize = 256;
+pub const MAX_UNPUBLISHED: usize = 256;
 
 /// All processes of a session.
 pub struct Registry {
     tables: Mutex<Tables>,
     changed: Condvar,
     running: Counter,
-    undelivered: Counter,
+    unreaped: Counter,
+    unpublished: Counter,
     max_procs: usize,
 }
 
@@ -38,12 +40,15 @@ struct Tables {
     closed: bool,
 }
 
-/// The places of a new process: one in the quota, one among those whose end is not delivered.
-pub struct Place {
+/// The places of a process, taken before it is spawned and given back one by one, or all at once if the spawn fails.
+#[derive(Debug)]
+pub struct Reservation {
     /// Given back when the process has ended (R11).
     pub running: Slot,
+    /// Given back when its leader is reaped: until then a session may not be left.
+    pub unreaped: Slot,
     /// Given back when its last event is in the subscriber's queue.
-    pub undelivered: Slot,
+    pub unpublished: Slot,
 }
 
 /// One unit of a count, given back by being dropped.
@@ -77,31 +82,41 @@ impl Registry {
             tables: Mutex::default(),
             changed: Condvar::new(),
             running: Counter::default(),
-            undelivered: Counter::default(),
+            unreaped: Counter::default(),
+            unpublished: Counter::default(),
             max_procs,
         }
     }
 
-    /// Takes a place for a process that is about to be spawned; it is given back if that fails (R11).
-    pub fn reserve(&self) -> Result<Place, Refusal> {
+    /// Takes the places of a process that is about to be spawned (R11).
+    ///
+    /// Race: a spawn against the end of the session.
+    /// 1. A spawn takes its places, under the lock, and goes on to start the program.
+    /// 2. The session is closed, under the lock. From here on nobody gets a place.
+    /// 3. Whoever waits for the session's end waits for the places of step 1 too, whether the program has started or not;
+    ///    once it is registered it is asked to end like the others ([`Registry::insert`]).
+    pub fn reserve(&self) -> Result<Reservation, SpawnError> {
+        let tables = self.tables.lock();
+        if tables.closed {
+            let e = io::Error::other("the session is being closed");
+            return Err(Failure::new("spawn", e).into());
+        }
         let running = self.running.take(self.max_procs).ok_or(Refusal::ProcLimit { max: self.max_procs })?;
-        // A running process is undelivered too: those that have ended may number MAX_UNDELIVERED on top of the quota.
-        let most = self.max_procs.saturating_add(MAX_UNDELIVERED);
-        let undelivered = self.undelivered.take(most).ok_or(Refusal::Undelivered { max: MAX_UNDELIVERED })?;
-        Ok(Place { running, undelivered })
+        // A running process is unpublished too: those that have ended may number MAX_UNPUBLISHED on top of the quota.
+        let most = self.max_procs.saturating_add(MAX_UNPUBLISHED);
+        let unpublished = self.unpublished.take(most).ok_or(Refusal::Undelivered { max: MAX_UNPUBLISHED })?;
+        let unreaped = self.unreaped.take(usize::MAX).ok_or(Refusal::ProcLimit { max: usize::MAX })?;
+        Ok(Reservation { running, unreaped, unpublished })
     }
 
-    /// Adds a process. False if the session is closed.
+    /// Adds a process. False if the session has been closed meanwhile: then it is to be ended at once.
     pub fn insert(&self, process: &Arc<Process>) -> bool {
         let mut tables = self.tables.lock();
-        if tables.closed {
-            return false;
-        }
         tables.spawned += 1;
         let age = tables.spawned;
         tables.age_of.insert(process.identity.id.clone(), age);
         tables.by_age.insert(age, Arc::clone(process));
-        true
+        !tables.closed
     }
 
     /// Notes that a process has ended, and forgets the oldest of the dead if they are too many (R26).
@@ -136,28 +151,22 @@ impl Registry {
         self.tables.lock().closed = true;
     }
 
-    /// Waits until no process runs, or until `deadline`. True if none does.
-    pub fn wait_ended(&self, deadline: Instant) -> bool {
-        self.wait_until(deadline, || self.running.count() == 0)
+    /// Whether every process is reaped, and none is on its way to be spawned.
+    pub fn all_reaped(&self) -> bool {
+        self.unreaped.count() == 0
     }
 
-    /// Waits until the last event of every process is in the subscriber's queue, or until `deadline`.
-    pub fn wait_published(&self, deadline: Instant) -> bool {
-        self.wait_until(deadline, || self.undelivered.count() == 0)
+    /// Whether the last event of every process is in the subscriber's queue.
+    pub fn all_published(&self) -> bool {
+        self.unpublished.count() == 0
     }
 
-    fn wait_until(&self, deadline: Instant, mut done: impl FnMut() -> bool) -> bool {
-        let mut tables = self.tables.lock();
-        while !done() {
-            // Slots are given back without this lock, by whoever drops them, so a notification can be missed: look again
-            // soon. This is on the way of a session's end only.
-            let now = Instant::now();
-            if now >= deadline {
-                return false;
-            }
-            self.changed.wait_until(&mut tables, deadline.min(now + LOOK_AGAIN));
-        }
-        true
+    /// Waits for a change that may matter to whoever closes the session, but not long.
+    ///
+    /// Slots are given back without this lock, by whoever drops them, so a notification can be missed: look again soon. This
+    /// is on the way of a session's end only.
+    pub fn wait_change(&self) {
+        self.changed.wait_for(&mut self.tables.lock(), LOOK_AGAIN);
     }
 }
 
@@ -174,25 +183,33 @@ impl Tables {
 mod tests {
     use super::*;
 
+    fn refusal(result: Result<Reservation, SpawnError>) -> Refusal {
+        match result {
+            Err(SpawnError::Refused(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_place_is_given_back_whatever_becomes_of_the_spawn() {
         let registry = Registry::new(2);
         let first = registry.reserve().unwrap();
         let second = registry.reserve().unwrap();
-        assert_eq!(registry.reserve().err(), Some(Refusal::ProcLimit { max: 2 }));
+        assert_eq!(refusal(registry.reserve()), Refusal::ProcLimit { max: 2 });
         drop(second);
         let second = registry.reserve().unwrap();
+        assert!(!registry.all_reaped());
         drop((first, second));
-        assert_eq!((registry.running.count(), registry.undelivered.count()), (0, 0));
+        assert!(registry.all_reaped() && registry.all_published() && registry.running.count() == 0);
     }
 
     #[test]
     fn ended_processes_that_nobody_hears_of_are_bounded() {
         let registry = Registry::new(1);
-        let ended: Vec<Slot> = (0..MAX_UNDELIVERED).map(|_| registry.reserve().unwrap().undelivered).collect();
+        let ended: Vec<Slot> = (0..MAX_UNPUBLISHED).map(|_| registry.reserve().unwrap().unpublished).collect();
         let running = registry.reserve().unwrap();
         drop(running.running);
-        assert_eq!(registry.reserve().err(), Some(Refusal::Undelivered { max: MAX_UNDELIVERED }));
+        assert_eq!(refusal(registry.reserve()), Refusal::Undelivered { max: MAX_UNPUBLISHED });
         assert_eq!(registry.running.count(), 0, "the refused spawn gave its place back");
         drop(ended);
         assert!(registry.reserve().is_ok());
@@ -201,10 +218,18 @@ mod tests {
     #[test]
     fn threads_that_race_for_the_last_place_do_not_share_it() {
         let registry = Registry::new(10);
-        let taken: Vec<Place> = std::thread::scope(|scope| {
+        let taken: Vec<Reservation> = std::thread::scope(|scope| {
             let tries: Vec<_> = (0..40).map(|_| scope.spawn(|| registry.reserve().ok())).collect();
             tries.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(taken.len(), 10);
+    }
+
+    #[test]
+    fn a_closed_session_has_no_places() {
+        let registry = Registry::new(10);
+        registry.close();
+        assert!(matches!(registry.reserve(), Err(SpawnError::Failed(_))));
+        assert!(registry.all_reaped());
     }
 }

@@ -9,7 +9,8 @@ use crossbeam_channel::{Receiver, bounded};
 pub struct Reply<T>(Box<dyn FnOnce(T) + Send>);
 
 impl<T: Send + 'static> Reply<T> {
-    /// Hands the answer to `take`, on whatever thread has it. `take` must not block.
+    /// Hands the answer to `take`, on whatever thread has it: the caller's, the timer's, or one of the process's, whose
+    /// stacks are small. `take` must not block.
     pub fn new(take: impl FnOnce(T) + Send + 'static) -> Self {
         Self(Box::new(take))
     }
@@ -23,9 +24,9 @@ impl<T: Send + 'static> Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// Gives the answer.
+    /// Gives the answer. A panic of the taker is its own affair: the thread that had the answer serves others too.
     pub fn send(self, answer: T) {
-        (self.0)(answer);
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.0)(answer)));
     }
 }
 

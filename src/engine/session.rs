@@ -4,6 +4,7 @@
 //! [`Session::close`].
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,10 @@ use parking_lot::Mutex;
 use super::HostShared;
 use super::bus::{Closer, Event, Gate, Publisher, bus};
 use super::launch::Launch;
-use super::policy::AUTH_TOKEN_ENV;
-use super::process::{KillAnswer, KillRefused, Process};
+use super::process::{KillAnswer, KillRefused};
 use super::registry::Registry;
 use super::reply::Reply;
-use crate::model::{Cause, Failure, ProcId, Refusal, Report, Signal, SpawnError, Status, StdinMode};
+use crate::model::{Cause, Failure, ProcId, Refusal, Report, Signal, SpawnError, StdinMode};
 use crate::os;
 
 /// What to spawn.
@@ -58,33 +58,72 @@ pub struct WriteAnswer {
     pub result: Result<(), Refusal>,
 }
 
-/// How a session's processes are brought to their end (R8).
+/// How a session's processes are brought to their end, in spans from its beginning (R8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// How long they may finish by themselves, their input closed, before SIGTERM.
-    pub patience: Duration,
-    /// How long after that, before SIGKILL.
-    pub grace: Duration,
+    /// Until then they may finish by themselves, their input closed; then comes SIGTERM.
+    pub ask_after: Duration,
+    /// Then comes SIGKILL.
+    pub kill_after: Duration,
+    /// Then it is over, whether the subscriber has taken the last events or not.
+    pub over_after: Duration,
 }
 
 impl Closing {
-    /// After the end of the agent's input: a second to finish, a second to obey SIGTERM.
-    pub const END_OF_INPUT: Self = Self { patience: Duration::from_secs(1), grace: Duration::from_secs(1) };
+    /// After the end of the agent's input: a second to finish, a second to obey SIGTERM; under 3 s in all.
+    pub const END_OF_INPUT: Self = Self {
+        ask_after: Duration::from_secs(1),
+        kill_after: Duration::from_secs(2),
+        over_after: Duration::from_millis(2600),
+    };
 
-    /// When the host itself is asked to end.
-    pub const SIGNAL: Self = Self { patience: Duration::ZERO, grace: Duration::from_secs(1) };
+    /// When the host itself is asked to end: the same without the first second.
+    pub const SIGNAL: Self =
+        Self { ask_after: Duration::ZERO, kill_after: Duration::from_secs(1), over_after: Duration::from_millis(1600) };
 
-    /// When the agent asks for a shutdown within `timeout`: SIGTERM now, and SIGKILL in time to be done by then.
+    /// When the agent asks for a shutdown within `timeout`: SIGTERM now, and SIGKILL in time to be done by then. A tenth of a
+    /// second is the least that the end of everything may take.
     pub fn shutdown(timeout: Duration) -> Self {
-        Self { patience: Duration::ZERO, grace: timeout.saturating_sub(Self::LAST_EVENTS) }
+        let over_after = timeout.clamp(Duration::from_millis(100), LONGEST);
+        let kill_after = if timeout.is_zero() {
+            Duration::ZERO
+        } else {
+            over_after.saturating_sub(Duration::from_millis(600).min(over_after / 2))
+        };
+        Self { ask_after: Duration::ZERO, kill_after, over_after }
+    }
+}
+
+/// The longest that anything is waited for.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The end of a session on its way: when what comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    ask: Instant,
+    kill: Instant,
+    over: Instant,
+}
+
+impl Deadlines {
+    /// Those of a closing that begins now.
+    pub fn new(closing: Closing) -> Self {
+        let now = Instant::now();
+        let at = |span: Duration| now + span.min(LONGEST);
+        Self { ask: at(closing.ask_after), kill: at(closing.kill_after), over: at(closing.over_after) }
     }
 
-    /// How long the last events may take to find room after the last process has ended.
-    pub const LAST_EVENTS: Duration = Duration::from_millis(400);
+    /// Brings forward what a closing that begins now would do sooner.
+    pub fn hurry(&mut self, closing: Closing) {
+        let sooner = Self::new(closing);
+        self.ask = self.ask.min(sooner.ask);
+        self.kill = self.kill.min(sooner.kill);
+        self.over = self.over.min(sooner.over);
+    }
 
-    /// When everything must be over.
-    pub fn deadline(self) -> Instant {
-        Instant::now() + self.patience + self.grace + Self::LAST_EVENTS
+    /// When it is over.
+    pub fn over(&self) -> Instant {
+        self.over
     }
 }
 
@@ -119,11 +158,11 @@ impl Session {
             args: &request.cmd[1..],
             cwd,
             base_env: policy.base_env(),
-            hidden_env: &[AUTH_TOKEN_ENV],
+            hidden_env: &self.host.config.hidden_env,
             env: &request.env,
             stdin: request.stdin,
         };
-        let child = os::spawn(&plan).map_err(|e| self.blame(request, e))?;
+        let child = os::spawn(&plan).map_err(|e| self.blame(request, &program, e))?;
         let launch = Launch {
             config: &self.host.config,
             timer: self.host.timer.handle(),
@@ -135,10 +174,13 @@ impl Session {
     }
 
     /// Whose fault it is that a program that was found did not start: its directory's, if that has gone since (R10).
-    fn blame(&self, request: &SpawnRequest, error: io::Error) -> SpawnError {
+    fn blame(&self, request: &SpawnRequest, program: &Path, error: io::Error) -> SpawnError {
         match (self.host.policy.directory(request), error.kind()) {
             (Err(refusal), _) => refusal.into(),
-            (_, io::ErrorKind::NotFound) => Refusal::ProgramNotFound { name: request.cmd[0].clone() }.into(),
+            (_, io::ErrorKind::NotFound) if !program.exists() => {
+                Refusal::ProgramNotFound { name: request.cmd[0].clone() }.into()
+            }
+            (_, io::ErrorKind::NotFound) => Failure::new("start the program (is its interpreter there?)", error).into(),
             _ => Failure::new("start the program", error).into(),
         }
     }
@@ -175,31 +217,58 @@ impl Session {
         self.registry.all().iter().map(|process| process.report()).collect()
     }
 
-    /// Ends every process, and returns when their last events are in the queue, or at the latest a little after the times
-    /// of `closing` (R8). Nothing can be spawned from here on.
+    /// Ends every process: [`Session::end_processes`], then [`Session::wait_published`], then [`Session::close_bus`].
     pub fn close(&self, closing: Closing) {
-        let deadline = closing.deadline();
+        let mut deadlines = Deadlines::new(closing);
+        self.end_processes(&mut deadlines, |_| {});
+        self.wait_published(deadlines.over());
+        self.close_bus();
+    }
+
+    /// Brings every process to its end, and returns when all are reaped, or when it is over. Nothing can be spawned from here
+    /// on. `look` is called every few milliseconds, and may bring the deadlines forward.
+    pub fn end_processes(&self, deadlines: &mut Deadlines, mut look: impl FnMut(&mut Deadlines)) {
         self.registry.close();
-        let processes = self.registry.all();
-        for process in &processes {
+        for process in self.registry.all() {
             process.stdin.close();
         }
-        let ask = Instant::now() + closing.patience;
-        if !self.registry.wait_ended(ask) {
-            self.end_all(&processes, false);
-            if !self.registry.wait_ended(Instant::now() + closing.grace) {
-                self.end_all(&processes, true);
-                self.registry.wait_ended(deadline);
+        let (mut asked, mut killed) = (false, false);
+        while !self.registry.all_reaped() {
+            look(deadlines);
+            let now = Instant::now();
+            if now >= deadlines.over {
+                break;
             }
+            if !killed && now >= deadlines.kill {
+                (asked, killed) = (true, true);
+                self.end_all(true);
+            } else if !asked && now >= deadlines.ask {
+                asked = true;
+                self.end_all(false);
+            }
+            self.registry.wait_change();
         }
-        self.registry.wait_published(deadline);
-        // Whoever still waits for room in the queue is let go.
+    }
+
+    /// Waits until the last event of every process is in the subscriber's queue. False if `deadline` comes first.
+    pub fn wait_published(&self, deadline: Instant) -> bool {
+        while !self.registry.all_published() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            self.registry.wait_change();
+        }
+        true
+    }
+
+    /// Lets go of whatever still waits for room in the subscriber's queue; it is dropped.
+    pub fn close_bus(&self) {
         self.closer.lock().take();
     }
 
-    fn end_all(&self, processes: &[Arc<Process>], force: bool) {
-        for process in processes.iter().filter(|process| process.report().status == Status::Running) {
-            process.end(Cause::SessionEnd, force);
+    fn end_all(&self, force: bool) {
+        for process in self.registry.all() {
+            process.ask_to_end(Cause::SessionEnd, force);
         }
     }
 }
@@ -207,6 +276,6 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.registry.close();
-        self.end_all(&self.registry.all(), true);
+        self.end_all(true);
     }
 }

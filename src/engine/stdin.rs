@@ -22,7 +22,7 @@ use crate::os;
 pub const MAX_QUEUED: usize = 1024 * 1024;
 
 /// What a waiting write costs beside its bytes, so that a million empty ones are bounded too.
-const WRITE_COST: usize = 128;
+const WRITE_COST: usize = 512;
 
 /// The standard input of one process.
 pub struct Stdin {
@@ -90,8 +90,9 @@ impl Stdin {
             }
             State::Open(queue) => {
                 let cost = data.len() + WRITE_COST;
-                if data.len() > MAX_QUEUED || (queue.writing && queue.cost + cost > MAX_QUEUED) {
-                    due.push((reply, Err(Refusal::StdinFull { taken: 0, limit: MAX_QUEUED })));
+                let size = data.len();
+                if size > MAX_QUEUED || (queue.writing && queue.cost + cost > MAX_QUEUED) {
+                    due.push((reply, Err(Refusal::StdinFull { taken: 0, size, limit: MAX_QUEUED })));
                 } else {
                     queue.cost += cost;
                     queue.eof = eof;
@@ -107,9 +108,17 @@ impl Stdin {
     }
 
     /// Closes the pipe once all that waits is written. Nothing more can be written.
-    pub fn close(self: &Arc<Self>) {
-        let (reply, _answer) = Reply::channel();
-        self.write(Vec::new(), true, reply);
+    pub fn close(&self) {
+        let mut due = Due::new();
+        let mut state = self.state.lock();
+        if let State::Open(queue) = &mut *state {
+            queue.eof = true;
+            if !queue.writing {
+                state.write_now(&mut due);
+            }
+        }
+        drop(state);
+        answer(due);
     }
 
     /// The process has ended: what waits is refused, and the pipe is closed.
@@ -136,7 +145,8 @@ impl Stdin {
                 queue.cost = 0;
                 queue.eof = false;
                 due.extend(queue.waiting.drain(..).map(|left| {
-                    let refusal = Refusal::StdinFull { taken: left.written, limit: MAX_QUEUED };
+                    let (taken, size) = (left.written, left.data.len());
+                    let refusal = Refusal::StdinFull { taken, size, limit: MAX_QUEUED };
                     (left.reply, Err(refusal))
                 }));
             }

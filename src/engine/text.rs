@@ -14,7 +14,8 @@ pub const MAX_PIECE: usize = 64 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    /// Where each piece ends. A chunk is far smaller than 4 GiB.
+    ends: Vec<u32>,
 }
 
 /// One line with its newline, or as much of one as is sent at once.
@@ -25,7 +26,7 @@ impl Chunk {
     /// The pieces, in order. None is empty.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(self.ends.iter().copied()).map(|(start, end)| Piece(&self.bytes[start..end]))
+        starts.zip(self.ends.iter().copied()).map(|(start, end)| Piece(&self.bytes[start as usize..end as usize]))
     }
 
     /// All bytes of all pieces.
@@ -51,7 +52,7 @@ impl<'a> Piece<'a> {
 pub struct Splitter {
     held: Vec<u8>,
     /// Ends of the finished pieces in `held`.
-    ends: Vec<usize>,
+    ends: Vec<u32>,
 }
 
 impl Splitter {
@@ -62,7 +63,7 @@ impl Splitter {
         for newline in memchr_iter(b'\n', data) {
             let end = old + newline + 1;
             self.cut_long(end);
-            self.ends.push(end);
+            self.end_piece(end);
         }
         self.cut_long(self.held.len());
     }
@@ -70,7 +71,7 @@ impl Splitter {
     /// The finished pieces, if there are any.
     pub fn take(&mut self) -> Option<Chunk> {
         let end = *self.ends.last()?;
-        let rest = self.held.split_off(end);
+        let rest = self.held.split_off(end as usize);
         let bytes = std::mem::replace(&mut self.held, rest);
         Some(Chunk { bytes, ends: std::mem::take(&mut self.ends) })
     }
@@ -92,12 +93,16 @@ impl Splitter {
     }
 
     fn start(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
+        self.ends.last().map_or(0, |&end| end as usize)
+    }
+
+    fn end_piece(&mut self, end: usize) {
+        self.ends.push(u32::try_from(end).expect("what is held is a read and a piece, far less than 4 GiB"));
     }
 
     fn finish_at(&mut self, end: usize) -> Option<Chunk> {
         if end > self.start() {
-            self.ends.push(end);
+            self.end_piece(end);
         }
         self.take()
     }
@@ -112,7 +117,7 @@ impl Splitter {
             if end - start <= MAX_PIECE {
                 break;
             }
-            self.ends.push(start + complete(&self.held[start..start + MAX_PIECE]));
+            self.end_piece(start + complete(&self.held[start..start + MAX_PIECE]));
         }
     }
 }

@@ -63,8 +63,10 @@ impl Drop for Timer {
         self.handle.0.pending.lock().closed = true;
         self.handle.0.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It runs actions that do not block, so this is soon; an action that panicked has been reported already.
-            let _ = thread.join();
+            // The actions do not block, so this is soon. If the last owner goes in an action, the thread ends by itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }

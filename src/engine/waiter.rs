@@ -3,13 +3,14 @@
 //!
 //! Race: output against the end (R17).
 //! 1. The process writes its last bytes and exits; they are in the pipe.
-//! 2. The waiter wakes, and closes the readers' wake-up pipe.
+//! 2. The waiter wakes, sees to it that the group has ended if that was asked for, and closes the readers' wake-up pipe.
 //! 3. Each reader reads what is in its pipe, publishes it, and ends: at the end of the stream, or when the time that it may
 //!    wait for other holders of the pipe is over.
 //! 4. The waiter joins both readers and only then publishes the terminal event, into the same queue.
 //!
-//! A kill request is not made to wait for step 3 on a subscriber that does not read: once the group has ended, its answer is
-//! held back for the readers for at most [`DRAIN`].
+//! The leader is reaped, and those who wait for the end are answered, at most [`DRAIN`] after step 2, even if a reader is
+//! still held up by a subscriber that does not read: nothing of what the process wrote is lost by that, since it is in the
+//! pipe, and until then whoever is left of the group lives on with nobody to stop it.
 
 use std::io::PipeWriter;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(super) struct Waiter {
     /// Disconnected when both readers are done.
     pub readers_done: Receiver<()>,
     /// Given back when the last event is in the queue.
-    pub undelivered: Slot,
+    pub unpublished: Slot,
 }
 
 /// How long a group that has been sent SIGKILL is looked at before it is taken for gone: a process that is stuck in the
@@ -53,31 +54,26 @@ impl Waiter {
     pub(super) fn run(self) {
         let process = &self.process;
         let exit = process.wait_exit().unwrap_or(LOST);
-        let state = process.advance(Input::LeaderExited(exit));
-        self.output.exited.store(true, Ordering::Release);
-        drop(self.ended);
-
-        if matches!(state, State::Leaderless { .. }) {
+        if matches!(process.advance(Input::LeaderExited(exit)), State::Leaderless { .. }) {
+            // Output goes on meanwhile: the others of the group may have last words too.
             wait_for_group(process);
             process.advance(Input::GroupGone);
-            process.stdin.end();
-            let _ = self.readers_done.recv_timeout(DRAIN);
-        } else {
-            process.stdin.end();
-            let _ = self.readers_done.recv();
         }
+        process.stdin.end();
+        self.output.exited.store(true, Ordering::Release);
+        drop(self.ended);
+        let _ = self.readers_done.recv_timeout(DRAIN);
         let outcome = process.reap();
 
         for reader in self.readers {
             // A reader does not panic; if one did, the end is still to be told.
             let _ = reader.join();
         }
-        self.output.gate.wait();
-        if let Some(outcome) = outcome {
+        if let (Some(outcome), Ok(())) = (outcome, self.output.gate.wait()) {
             let event = Event { process: Arc::clone(&process.identity), kind: EventKind::Ended(outcome) };
             let _ = self.output.publisher.publish(event);
         }
-        drop(self.undelivered);
+        drop(self.unpublished);
     }
 }
 

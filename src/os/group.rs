@@ -1,36 +1,77 @@
 //! Whether anybody but a dead leader is left in a process group. The engine asks while it waits out a grace period.
 
+#[cfg(target_os = "linux")]
+use std::collections::HashSet;
+#[cfg(target_os = "linux")]
+use std::time::Instant;
+
+#[cfg(target_os = "linux")]
+use parking_lot::Mutex;
 use rustix::process::Pid;
 
 /// Whether the group holds a process that is neither dead nor a zombie.
 ///
 /// `kill(-group, 0)` cannot tell: it counts the unreaped leader, which must stay unreaped so that the group's id cannot
-/// pass to somebody else. So the process table is read. It is read only after a leader has died of a request, never on
-/// the way of a process that ends by itself.
+/// pass to somebody else. So the process table is read; if it cannot be (no descriptor is free), somebody may live, and the
+/// grace period is waited out. It is read only after a leader has died of a request, never on the way of a process that ends
+/// by itself, and once for all who ask at the same time.
 #[cfg(target_os = "linux")]
 pub fn has_live_members(group: Pid) -> bool {
-    let Ok(table) = std::fs::read_dir("/proc") else {
-        return false;
-    };
+    let asked = Instant::now();
+    // Held while the table is read: whoever waits for it gets the answer of a reading that began after it had asked.
+    let mut census = CENSUS.lock();
+    if census.began.is_none_or(|began| began < asked) {
+        *census = Census { began: Some(Instant::now()), live_groups: read_live_groups() };
+    }
     let group = group.as_raw_nonzero().get();
-    table
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()))
-        .filter_map(|entry| std::fs::read(entry.path().join("stat")).ok())
-        .any(|stat| is_live_member(&stat, group))
+    census.live_groups.as_ref().is_none_or(|groups| groups.contains(&group))
 }
 
-/// Reads one `/proc/PID/stat`: `pid (name) state parent group …`, where the name may hold anything.
 #[cfg(target_os = "linux")]
-fn is_live_member(stat: &[u8], group: i32) -> bool {
-    let Some(end_of_name) = stat.iter().rposition(|&b| b == b')') else {
-        return false;
-    };
+static CENSUS: Mutex<Census> = Mutex::new(Census { began: None, live_groups: None });
+
+/// The groups that had live members when the process table was last read.
+#[cfg(target_os = "linux")]
+struct Census {
+    began: Option<Instant>,
+    /// `None` if it could not be read.
+    live_groups: Option<HashSet<i32>>,
+}
+
+#[cfg(target_os = "linux")]
+fn read_live_groups() -> Option<HashSet<i32>> {
+    let mut groups = HashSet::new();
+    for entry in std::fs::read_dir("/proc").ok()? {
+        let entry = entry.ok()?;
+        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        match std::fs::read(entry.path().join("stat")) {
+            Ok(stat) => groups.extend(live_member_of(&stat)),
+            Err(e) if is_gone(&e) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(groups)
+}
+
+/// Whether a process has left between the listing and the reading. Any other error says nothing about it.
+#[cfg(target_os = "linux")]
+fn is_gone(error: &std::io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::NOENT | rustix::io::Errno::SRCH))
+}
+
+/// The group of a process that lives, from its `/proc/PID/stat`: `pid (name) state parent group …`, where the name may hold
+/// anything.
+#[cfg(target_os = "linux")]
+fn live_member_of(stat: &[u8]) -> Option<i32> {
+    let end_of_name = stat.iter().rposition(|&b| b == b')')?;
     let rest = String::from_utf8_lossy(&stat[end_of_name + 1..]);
     let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next();
-    let member_of = fields.nth(1).and_then(|field| field.parse::<i32>().ok());
-    member_of == Some(group) && !matches!(state, Some("Z" | "X" | "x") | None)
+    let lives = !matches!(fields.next()?, "Z" | "X" | "x");
+    let group = fields.nth(1)?.parse().ok()?;
+    lives.then_some(group)
 }
 
 /// Where there is no process table to read, the leader's own death is taken for the group's: what is left of it gets
@@ -42,20 +83,20 @@ pub fn has_live_members(_group: Pid) -> bool {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::is_live_member;
+    use super::live_member_of;
 
     #[test]
     fn a_stat_line_is_read_past_any_name() {
-        let rows: [(&[u8], bool); 6] = [
-            (b"12 (sleep) S 1 7 7 0 -1", true),
-            (b"12 (a) Z 1 (b) R 3 7 9", true),
-            (b"12 (sleep) Z 1 7 7 0 -1", false),
-            (b"12 (sleep) S 1 8 7 0 -1", false),
-            (b"12 (\xff\xfe) T 1 7 7", true),
-            (b"", false),
+        let rows: [(&[u8], Option<i32>); 6] = [
+            (b"12 (sleep) S 1 7 8 0 -1", Some(7)),
+            (b"12 (a) Z 1 (b) R 3 7 9", Some(7)),
+            (b"12 (sleep) Z 1 7 7 0 -1", None),
+            (b"12 (\xff\xfe) T 1 7 7", Some(7)),
+            (b"12 (sleep) S", None),
+            (b"", None),
         ];
         for (line, expected) in rows {
-            assert_eq!(is_live_member(line, 7), expected, "{}", String::from_utf8_lossy(line));
+            assert_eq!(live_member_of(line), expected, "{}", String::from_utf8_lossy(line));
         }
     }
 }

@@ -8,6 +8,6 @@ mod unix;
 
 pub use group::has_live_members;
 pub use unix::{
-    Child, Leader, Plan, check_directory, find_program, pending_bytes, spawn, wait_exit_noreap, wait_readable,
-    wait_writable,
+    Child, Leader, Plan, check_directory, find_program, is_hung_up, pending_bytes, spawn, wait_exit_noreap,
+    wait_readable, wait_writable,
 };

@@ -8,14 +8,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process, kill_process_group, waitid};
 use wait_timeout::ChildExt;
 
 use crate::model::{Exit, Signal, StdinMode};
@@ -33,7 +33,7 @@ pub struct Plan<'a> {
     /// The environment to start from; `None` is the host's.
     pub base_env: Option<&'a [(OsString, OsString)]>,
     /// Variables of the host's that no child may see.
-    pub hidden_env: &'a [&'a str],
+    pub hidden_env: &'a [String],
     /// Variables on top.
     pub env: &'a [(String, String)],
     /// What its standard input is.
@@ -136,10 +136,14 @@ impl Leader {
         }
     }
 
+    /// The unreaped leader's pid keeps the group's id taken, whoever is in the group. EPERM is possible, when all of them have
+    /// changed their user; then there is nothing that this host could do to them.
     fn send(&self, signal: rustix::process::Signal) {
-        // The unreaped leader keeps the group in being, so ESRCH cannot happen. EPERM can, when every member has changed
-        // its user; then there is nothing that this host could do to them.
         let _ = kill_process_group(self.pid, signal);
+        // A leader may have moved to another group (`setpgid`); it is still this host's child.
+        if getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid) {
+            let _ = kill_process(self.pid, signal);
+        }
     }
 
     /// How the leader left, if it has, without reaping it.
@@ -204,15 +208,6 @@ fn exit_of(status: &WaitIdStatus) -> Option<Exit> {
     status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
-impl From<std::process::ExitStatus> for Exit {
-    fn from(status: std::process::ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => Self::Code(code),
-            (None, signal) => Self::Signal(signal.unwrap_or_default()),
-        }
-    }
-}
-
 /// Makes reads or writes on this end of a pipe return instead of wait. The other end is not affected.
 ///
 /// # Errors
@@ -273,6 +268,12 @@ fn wait(
             Err(e) => return Err(e.into()),
         }
     }
+}
+
+/// Whether the other side of an input has gone, though there may be more to read. False where that cannot be told.
+pub fn is_hung_up(fd: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
 /// How many bytes can be read from a pipe now.

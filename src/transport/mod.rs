@@ -7,8 +7,12 @@ mod line;
 mod stdio;
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 pub use line::{Line, LineReader};
+pub use stdio::{Input, Output};
+
+use crate::os;
 
 /// Both directions of one agent's connection.
 pub struct Connection {
@@ -16,12 +20,24 @@ pub struct Connection {
     pub input: Box<dyn Read + Send>,
     /// What the agent is sent.
     pub output: Box<dyn Write + Send>,
+    /// Tells of the input's end before all of it has been read, where that can be told.
+    pub hangup: Option<Hangup>,
+}
+
+/// Tells whether the other side of an input has gone.
+pub struct Hangup(OwnedFd);
+
+impl Hangup {
+    /// Whether it has.
+    pub fn is_seen(&self) -> bool {
+        os::is_hung_up(&self.0)
+    }
 }
 
 impl Connection {
     /// Any two streams.
     pub fn new(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Self {
-        Self { input: Box::new(input), output: Box::new(output) }
+        Self { input: Box::new(input), output: Box::new(output), hangup: None }
     }
 
     /// This program's standard input and output, unbuffered. Nothing else may write to standard output.
@@ -29,7 +45,8 @@ impl Connection {
     /// # Errors
     /// When the system gives no descriptors.
     pub fn stdio() -> io::Result<Self> {
-        Ok(Self::new(stdio::Input::new()?, stdio::Output::new()?))
+        let hangup = Hangup(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok(Self { hangup: Some(hangup), ..Self::new(Input::stdin()?, Output::stdout()?) })
     }
 
     /// Two connected ends within this program, for a host and its client: what one writes the other reads.

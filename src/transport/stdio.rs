@@ -1,4 +1,4 @@
-//! This program's standard input and output as plain descriptors: no buffer of std's in between, and none of its locks.
+//! This program's standard streams as plain descriptors: no buffer of std's in between, and none of its locks.
 //!
 //! Whoever started the program may have left a descriptor in nonblocking mode (a parent that shares the other side of a
 //! socket or a terminal does); a read or write then waits here instead of failing.
@@ -12,18 +12,34 @@ use crate::os;
 /// Standard input.
 pub struct Input(File);
 
-/// Standard output.
+/// Standard output or standard error.
 pub struct Output(File);
 
 impl Input {
-    pub fn new() -> io::Result<Self> {
+    /// This program's standard input.
+    ///
+    /// # Errors
+    /// When no descriptor is free.
+    pub fn stdin() -> io::Result<Self> {
         Ok(Self(io::stdin().as_fd().try_clone_to_owned()?.into()))
     }
 }
 
 impl Output {
-    pub fn new() -> io::Result<Self> {
+    /// This program's standard output.
+    ///
+    /// # Errors
+    /// When no descriptor is free.
+    pub fn stdout() -> io::Result<Self> {
         Ok(Self(io::stdout().as_fd().try_clone_to_owned()?.into()))
+    }
+
+    /// This program's standard error.
+    ///
+    /// # Errors
+    /// When no descriptor is free.
+    pub fn stderr() -> io::Result<Self> {
+        Ok(Self(io::stderr().as_fd().try_clone_to_owned()?.into()))
     }
 }
 

@@ -94,7 +94,10 @@ impl fmt::Display for Refusal {
                 write!(f, "{name} is allowed but was not found on the host's PATH; install it or extend PATH")
             }
             Self::StdinClosed { why } => write!(f, "standard input is closed: {why}"),
-            Self::StdinFull { taken: 0, limit } => {
+            Self::StdinFull { taken: 0, size, limit } if size > limit => {
+                write!(f, "a write of {size} bytes is more than the {limit} that may wait; write it in smaller parts")
+            }
+            Self::StdinFull { taken: 0, limit, .. } => {
                 write!(
                     f,
                     "the process has not read what was written before, and at most {limit} bytes may wait; \
@@ -174,8 +177,9 @@ mod tests {
             ),
             (Refusal::ProgramNotFound { name: "x".into() }, "program_not_found: x is allowed but was not found"),
             (Refusal::StdinClosed { why: "w" }, "stdin_closed: standard input is closed: w"),
-            (Refusal::StdinFull { taken: 0, limit: 5 }, "stdin_full: "),
-            (Refusal::StdinFull { taken: 7, limit: 5 }, "stdin_full: 7 bytes were taken"),
+            (Refusal::StdinFull { taken: 0, size: 3, limit: 5 }, "stdin_full: the process has not read"),
+            (Refusal::StdinFull { taken: 0, size: 6, limit: 5 }, "stdin_full: a write of 6 bytes"),
+            (Refusal::StdinFull { taken: 7, size: 9, limit: 5 }, "stdin_full: 7 bytes were taken"),
             (Refusal::InvalidSignal { name: "SIGX".into() }, "invalid_signal: unknown signal SIGX"),
         ];
         for (refusal, expected) in rows {

@@ -5,10 +5,11 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::code::ErrorCode;
-use crate::model::StdinMode;
+use super::fields::{Fields, excerpt, kind_of};
+use crate::model::{Secret, StdinMode};
 
 /// A message that was understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,28 @@ pub enum Body {
         /// Seconds until the host must have closed.
         timeout: f64,
     },
+    /// `proc/*`
+    Proc(Proc),
+}
+
+impl Body {
+    /// The type of the message it came in.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Handshake(_) => "handshake/req",
+            Self::Ping => "ping",
+            Self::Shutdown { .. } => "shutdown",
+            Self::Proc(Proc::Spawn(_)) => "proc/spawn/req",
+            Self::Proc(Proc::Write(_)) => "proc/write/req",
+            Self::Proc(Proc::Kill { .. }) => "proc/kill/req",
+            Self::Proc(Proc::Status { .. }) => "proc/status/req",
+        }
+    }
+}
+
+/// What an agent may ask of processes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Proc {
     /// `proc/spawn/req`
     Spawn(Spawn),
     /// `proc/write/req`
@@ -57,7 +80,7 @@ pub struct Handshake {
     /// The capabilities it names.
     pub agent_caps: Vec<String>,
     /// Its token.
-    pub auth_token: String,
+    pub auth_token: Secret,
 }
 
 /// `proc/spawn/req`
@@ -120,13 +143,16 @@ const HOST_TYPES: [&str; 8] = [
 /// The seconds of a `shutdown` that does not say (base protocol).
 const SHUTDOWN_TIMEOUT: f64 = 10.0;
 
+/// The longest `id`, in bytes: a host remembers and repeats it.
+const MAX_ID: usize = 1024;
+
 /// The largest `timeout` of a spawn, in seconds (R12).
 const MAX_TIMEOUT: u64 = i32::MAX as u64;
 
 /// Reads one line, without its newline. `None` if it is blank (R1).
 pub fn decode(line: &[u8]) -> Option<Result<Request, Rejection>> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.iter().all(u8::is_ascii_whitespace) {
+    if line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r')) {
         return None;
     }
     Some(read(line))
@@ -145,21 +171,22 @@ fn read(line: &[u8]) -> Result<Request, Rejection> {
     let text = std::str::from_utf8(line)
         .map_err(|e| unreadable(format!("the line is not UTF-8 from byte {} on", e.valid_up_to())))?;
     let value: Value = serde_json::from_str(text).map_err(|e| unreadable(format!("the line is not JSON: {e}")))?;
-    let Value::Object(mut fields) = value else {
-        return Err(unreadable(format!("the line is {}, not a JSON object", kind(&value))));
+    let Value::Object(fields) = value else {
+        return Err(unreadable(format!("the line is {}, not a JSON object", kind_of(&value))));
     };
+    let mut fields = Fields::new(fields);
 
-    let id = fields.remove("id");
+    let id = fields.take("id");
     let req_id = id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-    let kind_of = fields.remove("type");
-    let kind_of = kind_of.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let kind = fields.take("type");
+    let kind = kind.as_ref().and_then(Value::as_str).unwrap_or_default();
     let reject = |code, message| {
-        let is_proc = kind_of.starts_with("proc/");
+        let is_proc = kind.starts_with("proc/");
         Rejection { req_id: req_id.clone(), code, message, is_proc }
     };
 
-    if !REQUEST_TYPES.contains(&kind_of) {
-        let message = match kind_of {
+    if !REQUEST_TYPES.contains(&kind) {
+        let message = match kind {
             "" => "the message has no type, or one that is not a string".to_owned(),
             sent if HOST_TYPES.contains(&sent) => format!("{sent} is sent by hosts, never by agents"),
             other => format!("unknown message type {:?}", excerpt(other)),
@@ -168,173 +195,109 @@ fn read(line: &[u8]) -> Result<Request, Rejection> {
     }
     let violation = |message| reject(ErrorCode::SchemaViolation, message);
     match id {
-        Some(Value::String(id)) if !id.is_empty() => {}
-        Some(Value::String(_)) => return Err(violation("id is empty".into())),
-        Some(other) => return Err(violation(format!("id must be a string, not {}", kind(&other)))),
+        Some(Value::String(id)) if id.is_empty() => return Err(violation("id is empty".into())),
+        Some(Value::String(id)) if id.len() > MAX_ID => {
+            return Err(violation(format!("id must be at most {MAX_ID} bytes long, not {}", id.len())));
+        }
+        Some(Value::String(_)) => {}
+        Some(other) => return Err(violation(format!("id must be a string, not {}", kind_of(&other)))),
         None => return Err(violation("id is missing".into())),
     }
-    let mut fields = Fields(fields);
-    let version = fields.version().map_err(violation)?;
+    let version = version_of(&mut fields).map_err(violation)?;
     if !speaks(&version) {
         let message = format!("this host speaks version {}, not {:?}", super::VERSION, excerpt(&version));
         return Err(reject(ErrorCode::VersionMismatch, message));
     }
-    let body = fields.body(kind_of).map_err(violation)?;
+    let body = body_of(kind, &mut fields).map_err(violation)?;
     Ok(Request { id: req_id, body })
 }
 
 /// Whether a message of this version can be served: the same major version, any minor (R3).
 fn speaks(version: &str) -> bool {
     let mut parts = version.split('.');
-    parts.next() == Some("1") && parts.all(|part| part.parse::<u32>().is_ok())
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    parts.next() == Some("1") && parts.all(number)
 }
 
-/// The fields of a message that are still to be read. Keys that nobody asks for are ignored (R4).
-struct Fields(Map<String, Value>);
+/// The version a message is of, and a look at its time, which this host has no use for.
+fn version_of(fields: &mut Fields) -> Result<String, String> {
+    fields.number("ts")?;
+    let version = fields.string("version")?;
+    let older_spelling = fields.string("a2e")?;
+    Ok(version.or(older_spelling).unwrap_or_else(|| super::VERSION.into()))
+}
 
-impl Fields {
-    fn version(&mut self) -> Result<String, String> {
-        let version = self.string("version")?.or(self.string("a2e")?);
-        if self.0.get("ts").is_some_and(|ts| !ts.is_number()) {
-            return Err(format!("ts must be a number, not {}", kind(&self.0["ts"])));
-        }
-        Ok(version.unwrap_or_else(|| super::VERSION.into()))
+fn body_of(kind: &str, fields: &mut Fields) -> Result<Body, String> {
+    Ok(match kind {
+        "handshake/req" => Body::Handshake(Handshake {
+            agent_id: fields.string_or_empty("agent_id")?,
+            agent_caps: fields.strings("agent_caps")?,
+            auth_token: Secret::new(fields.string_or_empty("auth_token")?),
+        }),
+        "ping" => Body::Ping,
+        "shutdown" => Body::Shutdown { timeout: shutdown_timeout(fields)? },
+        "proc/spawn/req" => Body::Proc(Proc::Spawn(Spawn {
+            session_id: fields.string_or_empty("session_id")?,
+            cmd: fields.strings("cmd")?,
+            cwd: fields.string_or_empty("cwd")?,
+            env: fields.string_map("env")?,
+            stdin_mode: stdin_mode(fields)?,
+            timeout: spawn_timeout(fields)?,
+        })),
+        "proc/write/req" => Body::Proc(Proc::Write(Write {
+            proc_id: fields.string_or_empty("proc_id")?,
+            data: data(fields)?,
+            eof: fields.boolean("eof")?,
+        })),
+        "proc/kill/req" => Body::Proc(Proc::Kill {
+            proc_id: fields.string_or_empty("proc_id")?,
+            signal: fields.string("signal")?.unwrap_or_else(|| "SIGTERM".into()),
+        }),
+        _ => Body::Proc(Proc::Status { proc_id: fields.string_or_empty("proc_id")? }),
+    })
+}
+
+fn stdin_mode(fields: &mut Fields) -> Result<StdinMode, String> {
+    match fields.string("stdin_mode")?.as_deref() {
+        None | Some("pipe") => Ok(StdinMode::Pipe),
+        Some("null") => Ok(StdinMode::Null),
+        Some(other) => Err(format!("stdin_mode must be \"pipe\" or \"null\", not {:?}", excerpt(other))),
     }
+}
 
-    fn body(&mut self, kind_of: &str) -> Result<Body, String> {
-        Ok(match kind_of {
-            "handshake/req" => Body::Handshake(Handshake {
-                agent_id: self.string("agent_id")?.unwrap_or_default(),
-                agent_caps: self.strings("agent_caps")?,
-                auth_token: self.string("auth_token")?.unwrap_or_default(),
-            }),
-            "ping" => Body::Ping,
-            "shutdown" => Body::Shutdown { timeout: self.seconds("timeout")?.unwrap_or(SHUTDOWN_TIMEOUT) },
-            "proc/spawn/req" => Body::Spawn(Spawn {
-                session_id: self.string("session_id")?.unwrap_or_default(),
-                cmd: self.strings("cmd")?,
-                cwd: self.string("cwd")?.unwrap_or_default(),
-                env: self.string_map("env")?,
-                stdin_mode: self.stdin_mode()?,
-                timeout: self.timeout()?,
-            }),
-            "proc/write/req" => Body::Write(Write {
-                proc_id: self.string("proc_id")?.unwrap_or_default(),
-                data: self.data()?,
-                eof: self.boolean("eof")?,
-            }),
-            "proc/kill/req" => Body::Kill {
-                proc_id: self.string("proc_id")?.unwrap_or_default(),
-                signal: self.string("signal")?.unwrap_or_else(|| "SIGTERM".into()),
-            },
-            _ => Body::Status { proc_id: self.string("proc_id")?.unwrap_or_default() },
-        })
-    }
-
-    fn string(&mut self, name: &str) -> Result<Option<String>, String> {
-        match self.0.remove(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(format!("{name} must be a string, not {}", kind(&other))),
-        }
-    }
-
-    fn boolean(&mut self, name: &str) -> Result<bool, String> {
-        match self.0.remove(name) {
-            None => Ok(false),
-            Some(Value::Bool(value)) => Ok(value),
-            Some(other) => Err(format!("{name} must be true or false, not {}", kind(&other))),
-        }
-    }
-
-    fn strings(&mut self, name: &str) -> Result<Vec<String>, String> {
-        let items = match self.0.remove(name) {
-            None => return Ok(Vec::new()),
-            Some(Value::Array(items)) => items,
-            Some(other) => return Err(format!("{name} must be a list of strings, not {}", kind(&other))),
-        };
-        let text = |(at, item)| match item {
-            Value::String(text) => Ok(text),
-            other => Err(format!("{name}[{at}] must be a string, not {}", kind(&other))),
-        };
-        items.into_iter().enumerate().map(text).collect()
-    }
-
-    fn string_map(&mut self, name: &str) -> Result<Vec<(String, String)>, String> {
-        let items = match self.0.remove(name) {
-            None => return Ok(Vec::new()),
-            Some(Value::Object(items)) => items,
-            Some(other) => return Err(format!("{name} must be an object of strings, not {}", kind(&other))),
-        };
-        let text = |(key, value): (String, Value)| match value {
-            Value::String(text) => Ok((key, text)),
-            other => Err(format!("{name}.{} must be a string, not {}", excerpt(&key), kind(&other))),
-        };
-        items.into_iter().map(text).collect()
-    }
-
-    fn stdin_mode(&mut self) -> Result<StdinMode, String> {
-        match self.string("stdin_mode")?.as_deref() {
-            None | Some("pipe") => Ok(StdinMode::Pipe),
-            Some("null") => Ok(StdinMode::Null),
-            Some(other) => Err(format!("stdin_mode must be \"pipe\" or \"null\", not {:?}", excerpt(other))),
-        }
-    }
-
-    /// The time limit of a spawn: whole seconds from 0 to [`MAX_TIMEOUT`] (R12). `5.0` is a whole number too.
-    fn timeout(&mut self) -> Result<Option<u32>, String> {
-        let Some(value) = self.0.remove("timeout") else {
-            return Ok(None);
-        };
-        let whole = value.as_u64().or_else(|| {
-            let float = value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..1e12).contains(float))?;
-            Some(float as u64)
-        });
-        match whole.filter(|&seconds| seconds <= MAX_TIMEOUT) {
-            Some(seconds) => Ok(u32::try_from(seconds).ok()),
-            None => {
-                let got = if value.is_number() { value.to_string() } else { kind(&value).into() };
-                Err(format!("timeout must be whole seconds from 0 to {MAX_TIMEOUT}, not {got}"))
-            }
-        }
-    }
-
-    /// A span of time that need not be whole.
-    fn seconds(&mut self, name: &str) -> Result<Option<f64>, String> {
-        match self.0.remove(name) {
-            None => Ok(None),
-            Some(value) => match value.as_f64().filter(|seconds| *seconds >= 0.0) {
-                Some(seconds) => Ok(Some(seconds)),
-                None => Err(format!("{name} must be a number of seconds, 0 or more")),
-            },
-        }
-    }
-
-    /// What is to be written: text, or bytes if `encoding` is `base64` (R21).
-    fn data(&mut self) -> Result<Vec<u8>, String> {
-        let data = self.string("data")?.unwrap_or_default();
-        match self.string("encoding")?.as_deref() {
-            None | Some("utf-8" | "utf8" | "") => Ok(data.into_bytes()),
-            Some("base64") => BASE64_STANDARD.decode(data).map_err(|e| format!("data is not base64: {e}")),
-            Some(other) => Err(format!("encoding must be \"utf-8\" or \"base64\", not {:?}", excerpt(other))),
+/// The time limit of a spawn: whole seconds from 0 to [`MAX_TIMEOUT`] (R12). `5.0` is a whole number too.
+fn spawn_timeout(fields: &mut Fields) -> Result<Option<u32>, String> {
+    let Some(value) = fields.take("timeout") else {
+        return Ok(None);
+    };
+    let from_float = || value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..1e12).contains(float));
+    let whole = value.as_u64().or_else(|| from_float().map(|float| float as u64));
+    match whole.filter(|&seconds| seconds <= MAX_TIMEOUT) {
+        Some(seconds) => Ok(u32::try_from(seconds).ok()),
+        None => {
+            let got = if value.is_number() { value.to_string() } else { kind_of(&value).into() };
+            Err(format!("timeout must be whole seconds from 0 to {MAX_TIMEOUT}, not {got}"))
         }
     }
 }
 
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+/// The time limit of a shutdown, which need not be whole.
+fn shutdown_timeout(fields: &mut Fields) -> Result<f64, String> {
+    match fields.number("timeout")? {
+        None => Ok(SHUTDOWN_TIMEOUT),
+        Some(seconds) if seconds >= 0.0 => Ok(seconds),
+        Some(seconds) => Err(format!("timeout must be 0 seconds or more, not {seconds}")),
     }
 }
 
-/// The start of a text that an agent sent: an error never repeats megabytes.
-fn excerpt(text: &str) -> &str {
-    &text[..text.floor_char_boundary(80)]
+/// What is to be written: text, or bytes if `encoding` is `base64` (R21).
+fn data(fields: &mut Fields) -> Result<Vec<u8>, String> {
+    let data = fields.string_or_empty("data")?;
+    match fields.string("encoding")?.as_deref() {
+        None | Some("utf-8" | "utf8" | "") => Ok(data.into_bytes()),
+        Some("base64") => BASE64_STANDARD.decode(data).map_err(|e| format!("data is not base64: {e}")),
+        Some(other) => Err(format!("encoding must be \"utf-8\" or \"base64\", not {:?}", excerpt(other))),
+    }
 }
 
 #[cfg(test)]
@@ -351,6 +314,7 @@ mod tests {
     #[test]
     fn each_bad_line_is_rejected_by_name() {
         let spawn = |rest: &str| format!(r#"{{"type":"proc/spawn/req","id":"x","cmd":["ls"],{rest}}}"#);
+        let long_id = "x".repeat(1025);
         let rows: Vec<(Vec<u8>, &str, &str, &str)> = vec![
             (b"{nope".to_vec(), "", "parse_error", "not JSON"),
             (b"\xff{}".to_vec(), "", "parse_error", "not UTF-8 from byte 0"),
@@ -368,6 +332,7 @@ mod tests {
             (br#"{"type":"pong","id":"x"}"#.to_vec(), "x", "invalid_message", "never by agents"),
             (br#"{"type":"ping"}"#.to_vec(), "", "schema_violation", "id is missing"),
             (br#"{"type":"ping","id":""}"#.to_vec(), "", "schema_violation", "id is empty"),
+            (format!(r#"{{"type":"ping","id":"{long_id}"}}"#).into(), &long_id, "schema_violation", "1025"),
             (br#"{"type":"ping","id":7}"#.to_vec(), "", "schema_violation", "id must be a string"),
             (br#"{"type":"ping","id":"x","version":1}"#.to_vec(), "x", "schema_violation", "version"),
             (br#"{"type":"ping","id":"x","ts":"now"}"#.to_vec(), "x", "schema_violation", "ts must be"),
@@ -425,19 +390,19 @@ mod tests {
         assert_eq!(decode(b""), None);
         assert_eq!(decode(b" \t\r"), None);
         assert_eq!(body("{\"type\":\"ping\",\"id\":\"x\"}\r"), Body::Ping);
-        assert_eq!(body(r#"{"type":"ping","id":"x","a2e":"1.7","extra":{"a":[1]}}"#), Body::Ping);
+        assert_eq!(body(r#"{"type":"ping","id":"x","a2e":"1.99999999999","extra":{"a":[1]}}"#), Body::Ping);
         assert_eq!(body(r#"{"type":"shutdown","id":"x"}"#), Body::Shutdown { timeout: 10.0 });
         assert_eq!(
             body(r#"{"type":"proc/kill/req","id":"x","proc_id":"p"}"#),
-            Body::Kill { proc_id: "p".into(), signal: "SIGTERM".into() }
+            Body::Proc(Proc::Kill { proc_id: "p".into(), signal: "SIGTERM".into() })
         );
         assert_eq!(
             body(r#"{"type":"proc/write/req","id":"x","proc_id":"p","data":"/wA=","encoding":"base64","eof":true}"#),
-            Body::Write(Write { proc_id: "p".into(), data: vec![255, 0], eof: true })
+            Body::Proc(Proc::Write(Write { proc_id: "p".into(), data: vec![255, 0], eof: true }))
         );
         let timeout = |number: &str| match body(&format!(r#"{{"type":"proc/spawn/req","id":"x","timeout":{number}}}"#))
         {
-            Body::Spawn(spawn) => spawn.timeout,
+            Body::Proc(Proc::Spawn(spawn)) => spawn.timeout,
             other => panic!("{other:?}"),
         };
         assert_eq!([timeout("0"), timeout("5.0"), timeout("2147483647")], [Some(0), Some(5), Some(2_147_483_647)]);

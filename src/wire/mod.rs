@@ -6,6 +6,7 @@
 pub mod code;
 pub mod decode;
 pub mod dialect;
+mod fields;
 pub mod message;
 
 /// The protocol version that this host speaks (R3).

@@ -2,11 +2,11 @@
 //!
 //! Owned by the connection's peer, on its request thread.
 
-use crate::model::fresh_id;
+use crate::model::{Secret, fresh_id};
 
 /// The gate in front of `proc/*`.
 pub struct Admission {
-    token: Option<String>,
+    token: Option<Secret>,
     state: State,
 }
 
@@ -24,13 +24,13 @@ pub type Denied = String;
 
 impl Admission {
     /// A gate that asks for this token, if any.
-    pub fn new(token: Option<String>) -> Self {
+    pub fn new(token: Option<Secret>) -> Self {
         Self { token, state: State::New }
     }
 
     /// Opens the session by a handshake and returns its name, or the reason why not.
-    pub fn handshake(&mut self, token: &str) -> Result<String, &'static str> {
-        if self.token.as_ref().is_some_and(|expected| !same(expected, token)) {
+    pub fn handshake(&mut self, token: &Secret) -> Result<String, &'static str> {
+        if self.token.as_ref().is_some_and(|expected| !same(expected.reveal(), token.reveal())) {
             return Err("auth_failed");
         }
         let id = match &self.state {
@@ -42,16 +42,21 @@ impl Admission {
         Ok(id)
     }
 
-    /// Lets a `proc/*` message pass if there is a session, or if one may be opened by it.
-    pub fn admit(&mut self) -> Result<(), Denied> {
+    /// Whether a `proc/*` message may pass, be it well-formed or not.
+    pub fn check(&self) -> Result<(), Denied> {
         match (&self.state, &self.token) {
             (State::New, Some(_)) => Err("this host asks for a handshake/req with a valid auth_token first".into()),
-            (State::New, None) => {
-                self.state = State::Implicit(None);
-                Ok(())
-            }
-            (State::Implicit(_) | State::Open(_), _) => Ok(()),
+            _ => Ok(()),
         }
+    }
+
+    /// Lets a `proc/*` message pass if there is a session, or if one may be opened by it.
+    pub fn admit(&mut self) -> Result<(), Denied> {
+        self.check()?;
+        if matches!(self.state, State::New) {
+            self.state = State::Implicit(None);
+        }
+        Ok(())
     }
 
     /// Lets a spawn pass if it names this session, or none. In an implicit session the first name is the session's.
@@ -79,25 +84,29 @@ fn same(expected: &str, given: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn secret(text: &str) -> Secret {
+        Secret::new(text.into())
+    }
+
     #[test]
     fn without_a_token_a_handshake_is_optional_and_happens_once() {
         let mut gate = Admission::new(None);
         assert!(gate.admit().is_ok());
         assert!(gate.admit_spawn("").is_ok() && gate.admit_spawn("s1").is_ok() && gate.admit_spawn("s1").is_ok());
         assert!(gate.admit_spawn("s2").is_err());
-        assert_eq!(gate.handshake("anything").as_deref(), Ok("s1"), "the session keeps its name");
-        assert_eq!(gate.handshake(""), Err("server_error"));
+        assert_eq!(gate.handshake(&secret("anything")).as_deref(), Ok("s1"), "the session keeps its name");
+        assert_eq!(gate.handshake(&secret("")), Err("server_error"));
         assert!(gate.admit_spawn("s1").is_ok() && gate.admit_spawn("").is_ok() && gate.admit_spawn("s2").is_err());
     }
 
     #[test]
     fn with_a_token_nothing_passes_before_it() {
-        let mut gate = Admission::new(Some("secret".into()));
+        let mut gate = Admission::new(Some(secret("secret")));
         for wrong in ["", "secre", "secret2", "Secret"] {
             assert!(gate.admit().is_err() && gate.admit_spawn("s1").is_err());
-            assert_eq!(gate.handshake(wrong), Err("auth_failed"), "{wrong}");
+            assert_eq!(gate.handshake(&secret(wrong)), Err("auth_failed"), "{wrong}");
         }
-        let id = gate.handshake("secret").unwrap();
+        let id = gate.handshake(&secret("secret")).unwrap();
         assert_eq!(id.len(), 32);
         assert!(gate.admit().is_ok() && gate.admit_spawn(&id).is_ok() && gate.admit_spawn("other").is_err());
     }

@@ -2,7 +2,8 @@
 //!
 //! Threads of a connection: `requests` reads and handles one request after the other and never waits for a process;
 //! `writer` is the only one that touches the output; the caller's own thread waits for the reason to end and then closes the
-//! session. `requests` may still sit in a read of the input when [`serve`] returns; it ends with that read.
+//! session. `requests` may still sit in a read of the input when [`serve`] returns; it takes no more requests, and ends when
+//! that input does.
 
 mod admission;
 mod outbox;
@@ -10,13 +11,15 @@ mod peer;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded, select, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never, select};
 
-use crate::engine::{Closing, Host};
+use crate::engine::{Closing, Deadlines, Host};
 use crate::log::{Level, Log};
+use crate::model::Secret;
 use crate::transport::Connection;
 use crate::wire::MAX_LINE_BYTES;
 use crate::wire::dialect::Dialect;
@@ -29,11 +32,11 @@ pub struct Options {
     /// Which form events have (R19).
     pub dialect: Dialect,
     /// The token that a handshake must carry; `None` asks for none (R6).
-    pub auth_token: Option<String>,
+    pub auth_token: Option<Secret>,
     /// The longest request line, in bytes (R1).
     pub max_line_bytes: usize,
-    /// The least time between a spawn's answer and the process's first event (R19).
-    pub first_event_delay: Duration,
+    /// The least time between a spawn's answer and the process's first event; `None` is what suits the dialect (R19).
+    pub first_event_delay: Option<Duration>,
     /// Where the face says what it does.
     pub log: Log,
 }
@@ -44,20 +47,19 @@ impl Default for Options {
             dialect: Dialect::Spec,
             auth_token: None,
             max_line_bytes: MAX_LINE_BYTES,
-            first_event_delay: Duration::ZERO,
+            first_event_delay: None,
             log: Log::none(),
         }
     }
 }
 
 impl Options {
-    /// The options that suit a dialect: the SDK's client needs 10 ms between an answer and the events (R19).
-    pub fn for_dialect(dialect: Dialect) -> Self {
-        let first_event_delay = match dialect {
+    /// The delay in force. The SDK's client loses events that arrive while it takes the spawn's answer off its queue.
+    fn first_event_delay(&self) -> Duration {
+        self.first_event_delay.unwrap_or(match self.dialect {
             Dialect::Spec => Duration::ZERO,
             Dialect::Sdk => Duration::from_millis(10),
-        };
-        Self { dialect, first_event_delay, ..Self::default() }
+        })
     }
 }
 
@@ -78,8 +80,27 @@ enum Reason {
     OutputBroken(io::Error),
 }
 
-/// How long the writer may take, after the session is closed, to stop at the end of a line.
-const LAST_LINE: Duration = Duration::from_millis(200);
+impl Reason {
+    fn closing(&self) -> Closing {
+        match self {
+            Self::InputEnded => Closing::END_OF_INPUT,
+            Self::Shutdown(timeout) => Closing::shutdown(*timeout),
+            Self::Stop | Self::OutputBroken(_) => Closing::SIGNAL,
+        }
+    }
+
+    fn words(&self) -> &'static str {
+        match self {
+            Self::InputEnded => "the agent's input has ended",
+            Self::Shutdown(_) => "the agent has asked for a shutdown",
+            Self::Stop => "the host was asked to end",
+            Self::OutputBroken(_) => "the output is broken",
+        }
+    }
+}
+
+/// How long, at the end, the writer may take for the terminal events after it has given up on output.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Serves one agent until its input ends, it asks for a shutdown, its output breaks, or anything arrives on `stop`; then
 /// ends its processes (R8). Returns in under 3 s from that, or within the shutdown's own timeout.
@@ -90,66 +111,104 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     let (session, events) = host.open_session();
     let session = Arc::new(session);
     let (outbox, answers) = outbox();
-    let (reason, reasons) = unbounded();
-    let Connection { input, output } = connection;
+    let Connection { input, output, hangup } = connection;
 
-    let (written, writer_done) = bounded::<()>(0);
     let mut writer = Writer::new(output, answers, events, options);
     let hurry = writer.hurry();
-    let broken = reason.clone();
+    let (writer_says, writer_ended) = bounded(1);
     let writer = thread::Builder::new().name("writer".into()).spawn(move || {
-        if let Err(e) = writer.run() {
-            let _ = broken.send(Reason::OutputBroken(e));
-        }
-        drop(written);
+        let _ = writer_says.send(writer.run());
     })?;
 
     let mut peer = Peer::new(host, Arc::clone(&session), outbox.clone(), options);
+    let closed = peer.closed();
     let max_line_bytes = options.max_line_bytes;
+    let (peer_says, requests_ended) = bounded(2);
     thread::Builder::new().name("requests".into()).spawn(move || {
-        let why = match peer.run(input, max_line_bytes) {
-            Some(timeout) => Reason::Shutdown(timeout),
-            None => Reason::InputEnded,
-        };
-        let _ = reason.send(why);
+        peer.run(input, hangup, max_line_bytes, |timeout| drop(peer_says.send(Reason::Shutdown(timeout))));
+        let _ = peer_says.send(Reason::InputEnded);
     })?;
 
-    // Whoever hands over a channel and drops its other end does not want to stop this: `stop` is then silent for ever.
-    let mut stop = stop.clone();
-    let why = loop {
-        select! {
-            recv(reasons) -> why => break why.unwrap_or(Reason::InputEnded),
-            recv(stop) -> word => match word {
-                Ok(_) => break Reason::Stop,
-                Err(_) => stop = crossbeam_channel::never(),
-            },
+    let mut watch = Watch { requests_ended, writer_ended, stop: stop.clone(), broken: None };
+    let why = watch.wait();
+    closed.store(true, Ordering::Release);
+    options.log.say(Level::Info, format_args!("closing the session: {}", why.words()));
+    let mut deadlines = Deadlines::new(why.closing());
+    session.end_processes(&mut deadlines, |deadlines| {
+        if let Some(sooner) = watch.look() {
+            deadlines.hurry(sooner.closing());
         }
-    };
-    let (closing, words) = match &why {
-        Reason::InputEnded => (Closing::END_OF_INPUT, "the agent's input has ended"),
-        Reason::Shutdown(timeout) => (Closing::shutdown(*timeout), "the agent has asked for a shutdown"),
-        Reason::Stop => (Closing::SIGNAL, "the host was asked to end"),
-        Reason::OutputBroken(_) => (Closing::SIGNAL, "the output is broken"),
-    };
-    options.log.say(Level::Info, format_args!("closing the session: {words}"));
-    let deadline = closing.deadline();
-    session.close(closing);
+    });
 
-    // All that will be said is queued. A writer that has not said it by the deadline stops at the end of a line; one that is
-    // stuck in a write is left there: it holds nothing but the output, and ends with it.
-    outbox.finish();
-    if writer_done.recv_deadline(deadline) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
+    // An agent that does not take all output in time still hears how each process ended, if it takes anything.
+    if !session.wait_published(deadlines.over() - LAST_WORDS) {
         hurry.now();
-        let _ = writer_done.recv_deadline(Instant::now() + LAST_LINE);
+        session.wait_published(deadlines.over());
+    }
+    session.close_bus();
+    outbox.finish();
+    // A writer that has not said all by then is told to leave output out. One that is stuck in a write is left there: it
+    // holds nothing but the output, and ends with it.
+    if !watch.writer_ends(deadlines.over() - LAST_WORDS) {
+        hurry.now();
+        watch.writer_ends(deadlines.over().max(Instant::now() + LAST_WORDS));
     }
     if writer.is_finished() {
         let _ = writer.join();
     }
-    if let Reason::OutputBroken(e) = why {
-        return Ok(Ended::OutputBroken(e));
+    let broken = if let Reason::OutputBroken(e) = why { Some(e) } else { watch.broken };
+    Ok(broken.map_or(Ended::Clean, Ended::OutputBroken))
+}
+
+/// What may end a session, from the threads of the connection and from outside.
+struct Watch<T> {
+    requests_ended: Receiver<Reason>,
+    writer_ended: Receiver<io::Result<()>>,
+    stop: Receiver<T>,
+    /// The output's error, if it came after the end had begun.
+    broken: Option<io::Error>,
+}
+
+impl<T> Watch<T> {
+    /// Waits for the first reason.
+    fn wait(&mut self) -> Reason {
+        loop {
+            select! {
+                // A thread that has gone without a word has panicked.
+                recv(self.requests_ended) -> why => return why.unwrap_or(Reason::InputEnded),
+                recv(self.writer_ended) -> end => match end {
+                    Ok(Err(e)) => return Reason::OutputBroken(e),
+                    _ => return Reason::OutputBroken(io::Error::other("the writer's thread has gone")),
+                },
+                recv(self.stop) -> word => match word {
+                    Ok(_) => return Reason::Stop,
+                    // Whoever has dropped the other end does not want to stop this.
+                    Err(_) => self.stop = never(),
+                },
+            }
+        }
     }
-    match reasons.try_iter().find_map(|late| if let Reason::OutputBroken(e) = late { Some(e) } else { None }) {
-        Some(e) => Ok(Ended::OutputBroken(e)),
-        None => Ok(Ended::Clean),
+
+    /// A further reason, which may call for a quicker end.
+    fn look(&mut self) -> Option<Reason> {
+        if self.stop.try_recv().is_ok() {
+            return Some(Reason::Stop);
+        }
+        if let Ok(Err(e)) = self.writer_ended.try_recv() {
+            self.broken = Some(e);
+            return Some(Reason::Stop);
+        }
+        self.requests_ended.try_recv().ok()
+    }
+
+    /// Whether the writer has ended, or does so by `deadline`.
+    fn writer_ends(&mut self, deadline: Instant) -> bool {
+        match self.writer_ended.recv_deadline(deadline) {
+            Ok(end) => {
+                self.broken = self.broken.take().or(end.err());
+                true
+            }
+            Err(e) => e == RecvTimeoutError::Disconnected,
+        }
     }
 }

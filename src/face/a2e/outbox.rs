@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, select, unbounded};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Options;
 use crate::engine::{Event, EventKind, Gate};
@@ -24,7 +24,10 @@ use crate::wire::dialect::{EventEncoder, Payload};
 use crate::wire::message::{Message, encode};
 
 /// Bytes of answers that may wait before no more requests are taken.
-const MAX_WAITING: usize = 1024 * 1024;
+const MAX_WAITING: usize = 4 * 1024 * 1024;
+
+/// How often somebody who waits for room looks whether the agent has gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Bytes after which the writer writes, though there is more to say.
 const BATCH: usize = 64 * 1024;
@@ -88,12 +91,16 @@ impl Outbox {
         let _ = self.items.send(Item::Answer { line, gate });
     }
 
-    /// Waits until there is room for more answers, or the output is gone.
-    pub fn wait_for_room(&self) {
+    /// Waits until there is room for more answers, or the output is gone. False if `give_up` says so meanwhile.
+    pub fn wait_for_room(&self, give_up: impl Fn() -> bool) -> bool {
         let mut waiting = self.room.waiting.lock();
         while waiting.bytes > MAX_WAITING && !waiting.closed {
-            self.room.freed.wait(&mut waiting);
+            self.room.freed.wait_for(&mut waiting, LOOK_AGAIN);
+            if MutexGuard::unlocked(&mut waiting, &give_up) {
+                return false;
+            }
         }
+        true
     }
 
     /// Says that nothing more will be put.
@@ -109,7 +116,7 @@ impl Drop for Answers {
     }
 }
 
-/// Makes a writer stop at the end of a line.
+/// Makes a writer leave out the output that is still to be said: there is only time for answers and ends.
 #[derive(Clone)]
 pub struct Hurry(Arc<AtomicBool>);
 
@@ -143,7 +150,7 @@ impl Writer {
             answers,
             events,
             encoder: EventEncoder::new(options.dialect),
-            first_event_delay: options.first_event_delay,
+            first_event_delay: options.first_event_delay(),
             buffer: Vec::with_capacity(BATCH),
             gates: Vec::new(),
             finishing: false,
@@ -151,14 +158,14 @@ impl Writer {
         }
     }
 
-    /// What makes it stop early.
+    /// What makes it hurry.
     pub fn hurry(&self) -> Hurry {
         self.hurry.clone()
     }
 
     /// Writes until it is told to finish and all that was queued by then is written.
     pub fn run(&mut self) -> io::Result<()> {
-        while !self.hurry.0.load(Ordering::Acquire) {
+        loop {
             self.take_answers()?;
             match self.events.try_recv() {
                 Ok(event) => {
@@ -223,14 +230,14 @@ impl Writer {
         match kind {
             EventKind::Output { stream, chunk } => {
                 for piece in chunk.pieces() {
+                    if self.hurry.0.load(Ordering::Relaxed) {
+                        break;
+                    }
                     let text = piece.text();
                     let bytes = matches!(text, std::borrow::Cow::Owned(_)).then_some(piece.bytes());
                     say(self, Payload::Text { stream: *stream, text: &text, bytes });
                     if self.buffer.len() >= BATCH {
                         self.flush()?;
-                        if self.hurry.0.load(Ordering::Acquire) {
-                            break;
-                        }
                         self.take_answers()?;
                     }
                 }

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Options;
@@ -10,9 +11,9 @@ use super::outbox::Outbox;
 use crate::engine::{Gate, Host, MAX_QUEUED, Reply, Session, SpawnRequest};
 use crate::log::{Level, Log};
 use crate::model::{Refusal, Signal};
-use crate::transport::{Line, LineReader};
+use crate::transport::{Hangup, Line, LineReader};
 use crate::wire::code::{self, ErrorCode};
-use crate::wire::decode::{self, Body, Handshake, Rejection, Request, Spawn, Write};
+use crate::wire::decode::{self, Body, Handshake, Proc, Rejection, Request, Spawn, Write};
 use crate::wire::message::{
     Capability, ErrorMessage, HandshakeResp, KillResp, Message, Metadata, Pong, SpawnResp, StatusResp, WriteResp,
 };
@@ -24,6 +25,7 @@ pub struct Peer {
     admission: Admission,
     capability: Capability,
     started: Instant,
+    closed: Arc<AtomicBool>,
     log: Log,
 }
 
@@ -69,68 +71,97 @@ impl Peer {
             admission: Admission::new(options.auth_token.clone()),
             capability: capability(host, options),
             started: Instant::now(),
+            closed: Arc::default(),
             log: options.log.clone(),
         }
     }
 
-    /// Serves requests until the input ends (`None`) or the agent asks for a shutdown, which returns its timeout.
-    pub fn run(&mut self, input: impl Read, max_line_bytes: usize) -> Option<Duration> {
+    /// Once it is set, no more requests are taken.
+    pub fn closed(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.closed)
+    }
+
+    /// Serves requests until the input ends. After a shutdown, or when the session is closed, it only watches for that.
+    ///
+    /// An agent that does not take its answers is still noticed when it goes, where the transport can tell (R8).
+    pub fn run(
+        &mut self,
+        input: impl Read,
+        hangup: Option<Hangup>,
+        max_line_bytes: usize,
+        shut_down: impl Fn(Duration),
+    ) {
         let mut lines = LineReader::new(input, max_line_bytes);
-        loop {
-            self.outbox.wait_for_room();
+        let has_gone = || hangup.as_ref().is_some_and(Hangup::is_seen);
+        while self.outbox.wait_for_room(has_gone) {
             // An input that cannot be read has ended.
-            let decoded = match lines.next_line().ok()?? {
+            let Ok(Some(line)) = lines.next_line() else { break };
+            if self.closed.load(Ordering::Acquire) {
+                continue;
+            }
+            let decoded = match line {
                 Line::Whole(line) => decode::decode(line),
                 Line::TooLong => Some(Err(decode::too_long(max_line_bytes))),
             };
             match decoded {
                 None => {}
                 Some(Err(rejection)) => self.reject(rejection),
-                Some(Ok(Request { id, body: Body::Shutdown { timeout } })) => {
-                    self.log.say(Level::Debug, format_args!("{id}: shutdown within {timeout} s"));
-                    // Longer than the host could ever wait is for ever.
-                    return Some(
-                        Duration::try_from_secs_f64(timeout).unwrap_or(LONGEST_SHUTDOWN).min(LONGEST_SHUTDOWN),
-                    );
+                Some(Ok(request)) => {
+                    if let Some(timeout) = self.handle(request) {
+                        self.closed.store(true, Ordering::Release);
+                        shut_down(timeout);
+                    }
                 }
-                Some(Ok(request)) => self.handle(request),
             }
         }
     }
 
-    fn reject(&self, rejection: Rejection) {
+    fn reject(&self, mut rejection: Rejection) {
         self.log.say(Level::Debug, format_args!("{:?}: {}", rejection.code, rejection.message));
+        // Whoever has not shown a token is told nothing else about what it sent (R6).
+        if let (true, Err(words)) = (rejection.is_proc, self.admission.check()) {
+            (rejection.code, rejection.message) = (ErrorCode::Unauthorized, words);
+        }
         self.outbox.put(&ErrorMessage::from(rejection));
     }
 
-    fn handle(&mut self, request: Request) {
+    /// Serves one request. The timeout of a shutdown is returned; it has no answer.
+    fn handle(&mut self, request: Request) -> Option<Duration> {
         let Request { id, body } = request;
-        let responder = Responder { req_id: Some(id), outbox: self.outbox.clone() };
+        self.log.say(Level::Debug, format_args!("{id:?}: {}", body.name()));
+        let responder = |req_id| Responder { req_id: Some(req_id), outbox: self.outbox.clone() };
         match body {
-            Body::Handshake(handshake) => self.handshake(responder, &handshake),
+            // Longer than a span of time can be is for ever.
+            Body::Shutdown { timeout } => return Some(Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX)),
+            Body::Handshake(handshake) => self.handshake(responder(id), &handshake),
             Body::Ping => {
                 let uptime_seconds = self.started.elapsed().as_secs_f64();
-                responder.answer(|req_id| Pong { req_id, uptime_seconds });
+                responder(id).answer(|req_id| Pong { req_id, uptime_seconds });
             }
-            Body::Spawn(spawn) => match self.admission.admit_spawn(&spawn.session_id) {
-                Ok(()) => self.spawn(responder, spawn),
-                Err(words) => responder.deny(words),
-            },
-            // Handled where the loop can be left.
-            Body::Shutdown { .. } => {}
-            other => match self.admission.admit() {
-                Ok(()) => self.serve(responder, other),
-                Err(words) => responder.deny(words),
-            },
+            Body::Proc(request) => {
+                let responder = responder(id);
+                match self.admit(&request) {
+                    Ok(()) => self.serve(responder, request),
+                    Err(words) => responder.deny(words),
+                }
+            }
+        }
+        None
+    }
+
+    fn serve(&self, responder: Responder, request: Proc) {
+        match request {
+            Proc::Spawn(spawn) => self.spawn(responder, spawn),
+            Proc::Write(write) => self.write(responder, write),
+            Proc::Kill { proc_id, signal } => self.kill(responder, &proc_id, signal),
+            Proc::Status { proc_id } => self.status(responder, proc_id),
         }
     }
 
-    fn serve(&self, responder: Responder, body: Body) {
-        match body {
-            Body::Write(write) => self.write(responder, write),
-            Body::Kill { proc_id, signal } => self.kill(responder, &proc_id, signal),
-            Body::Status { proc_id } => self.status(responder, proc_id),
-            Body::Handshake(_) | Body::Ping | Body::Shutdown { .. } | Body::Spawn(_) => {}
+    fn admit(&mut self, request: &Proc) -> Result<(), String> {
+        match request {
+            Proc::Spawn(spawn) => self.admission.admit_spawn(&spawn.session_id),
+            _ => self.admission.admit(),
         }
     }
 
@@ -236,9 +267,6 @@ impl Peer {
         });
     }
 }
-
-/// The longest time that a `shutdown` may ask for; more is taken for this.
-const LONGEST_SHUTDOWN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the host says of itself in a handshake (R6).
 fn capability(host: &Host, options: &Options) -> Capability {

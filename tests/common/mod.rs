@@ -1,0 +1,412 @@
+//! Drives the real binary as an agent does, and watches every line it writes. When a test fails, the whole exchange is
+//! printed.
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stderr)]
+
+pub mod monitor;
+pub mod system;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
+use serde_json::{Value, json};
+use wait_timeout::ChildExt;
+
+use monitor::Monitor;
+
+/// How long a test waits for something that is sure to come: long, since machines are shared.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Lines of an exchange that are shown, at least, when a test fails.
+const SHOWN: usize = 200;
+
+/// The programs that tests use.
+pub const PROGRAMS: [&str; 16] = [
+    "sh", "bash", "python3", "ls", "cat", "true", "seq", "sleep", "yes", "wc", "env", "printf", "base64", "head",
+    "sort", "pwd",
+];
+
+/// The binary under test.
+pub fn binary() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_a2e-proc"))
+}
+
+/// A running host and what it has said.
+pub struct Host {
+    pub child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    reader: Option<JoinHandle<()>>,
+    paused: Arc<AtomicBool>,
+    resume: crossbeam_channel::Sender<()>,
+    pub seen: Vec<Value>,
+    /// The text of each process's stream so far.
+    texts: HashMap<(String, String), String>,
+    /// Whether output is kept for the test to look at; a flood is only watched.
+    pub keep_output: bool,
+    monitor: Monitor,
+    exchange: Vec<String>,
+    started: Instant,
+    sent: u64,
+    pub session_id: String,
+    pub stderr: JoinHandle<String>,
+}
+
+/// A process that a host has spawned.
+#[derive(Clone, Debug)]
+pub struct Proc {
+    pub id: String,
+    pub pid: i32,
+    pub req: String,
+}
+
+/// How a host is started.
+pub struct Start {
+    command: Command,
+    handshake: Option<Value>,
+}
+
+impl Start {
+    /// `serve`, with every program of the tests allowed.
+    pub fn new(flags: &[&str]) -> Self {
+        let mut start = Self::bare(&["serve"]);
+        for program in PROGRAMS {
+            start.command.args(["--allow", program]);
+        }
+        start.command.args(flags);
+        start
+    }
+
+    /// These arguments and no others.
+    pub fn bare(args: &[&str]) -> Self {
+        let mut command = binary();
+        command.args(args);
+        Self { command, handshake: Some(json!({"agent_id": "test", "agent_caps": ["proc"], "auth_token": ""})) }
+    }
+
+    /// Through `sh -c PRELUDE; exec host …`, for limits and descriptors that a shell can set.
+    pub fn under(prelude: &str, flags: &[&str]) -> Self {
+        let inner = Self::new(flags);
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{prelude}; exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_a2e-proc"));
+        command.args(inner.command.get_args());
+        Self { command, handshake: inner.handshake }
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub fn without_handshake(mut self) -> Self {
+        self.handshake = None;
+        self
+    }
+
+    pub fn go(mut self) -> Host {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().unwrap();
+        let (sender, lines) = unbounded();
+        let stdout = child.stdout.take().unwrap();
+        let paused = Arc::new(AtomicBool::new(false));
+        let (resume, resumed) = bounded(1);
+        let is_paused = Arc::clone(&paused);
+        let reader = std::thread::spawn(move || {
+            let mut stdout = BufReader::new(stdout);
+            loop {
+                if is_paused.load(Ordering::Acquire) {
+                    let _ = resumed.recv();
+                }
+                let mut line = Vec::new();
+                if stdout.read_until(b'\n', &mut line).unwrap() == 0 {
+                    break;
+                }
+                let _ = sender.send(String::from_utf8(line).expect("the host writes UTF-8"));
+            }
+        });
+        let mut stderr = child.stderr.take().unwrap();
+        let stderr = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        let mut host = Host {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+            reader: Some(reader),
+            paused,
+            resume,
+            seen: Vec::new(),
+            texts: HashMap::new(),
+            keep_output: true,
+            monitor: Monitor::default(),
+            exchange: Vec::new(),
+            started: Instant::now(),
+            sent: 0,
+            session_id: String::new(),
+            stderr,
+        };
+        if let Some(fields) = self.handshake {
+            let hello = host.call("handshake/req", fields);
+            assert_eq!(hello["ok"], json!(true), "{hello}");
+            host.session_id = hello["session_id"].as_str().unwrap().to_owned();
+        }
+        host
+    }
+}
+
+impl Host {
+    /// A host with all programs and these further flags, after a handshake.
+    pub fn start(flags: &[&str]) -> Self {
+        Start::new(flags).go()
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    fn note(&mut self, way: &str, text: &str) {
+        if self.exchange.len() >= 2 * SHOWN {
+            self.exchange.drain(..SHOWN);
+        }
+        let mut shown: String = text.chars().take(400).collect();
+        if shown.len() < text.len() {
+            shown.push('…');
+        }
+        self.exchange.push(format!("{:>9.3} {way} {shown}", self.started.elapsed().as_secs_f64()));
+    }
+
+    /// Writes bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.note("→", String::from_utf8_lossy(bytes).trim_end());
+        self.stdin.as_mut().expect("the input is open").write_all(bytes).unwrap();
+    }
+
+    /// Sends one request and returns its id.
+    pub fn send(&mut self, kind: &str, fields: Value) -> String {
+        self.sent += 1;
+        let id = format!("r{}", self.sent);
+        let mut message = json!({"type": kind, "id": id, "version": "1.0", "ts": 1.0});
+        message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self.monitor.sent(&id);
+        self.send_raw(format!("{message}\n").as_bytes());
+        id
+    }
+
+    /// The next line, or `None` at the end of the output.
+    fn next(&mut self, deadline: Instant) -> Option<Value> {
+        match self.lines.recv_deadline(deadline) {
+            Ok(line) => {
+                self.note("←", line.trim_end());
+                let message = self.monitor.saw(&line);
+                let is_output = message["type"] == "proc/read/event" && !is_terminal(&message);
+                if is_output && self.keep_output {
+                    let key = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+                    let text = self.texts.entry((key("proc_id"), key("stream_type"))).or_default();
+                    text.push_str(payload(&message)["text"].as_str().unwrap_or_default());
+                }
+                if !is_output || self.keep_output {
+                    self.seen.push(message.clone());
+                }
+                Some(message)
+            }
+            Err(RecvTimeoutError::Timeout) => panic!("nothing more came in time"),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Takes one more line, whatever it says.
+    pub fn wait_next(&mut self) {
+        assert!(self.next(Instant::now() + PATIENCE).is_some(), "the host has ended");
+    }
+
+    /// The first message from `from` on that fits.
+    pub fn wait_from(&mut self, from: usize, within: Duration, fits: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + within;
+        let mut at = from;
+        loop {
+            while at < self.seen.len() {
+                if fits(&self.seen[at]) {
+                    return self.seen[at].clone();
+                }
+                at += 1;
+            }
+            assert!(self.next(deadline).is_some(), "the host has ended before it said what was waited for");
+        }
+    }
+
+    /// The first message of all that fits.
+    pub fn wait(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        self.wait_from(0, PATIENCE, fits)
+    }
+
+    /// The answer to the request with this id.
+    pub fn answer(&mut self, id: &str) -> Value {
+        self.wait(|message| message["req_id"] == id && message["type"] != "proc/read/event")
+    }
+
+    pub fn call(&mut self, kind: &str, fields: Value) -> Value {
+        let id = self.send(kind, fields);
+        self.answer(&id)
+    }
+
+    /// The answer to a spawn with these fields beside the command.
+    pub fn try_spawn(&mut self, cmd: &[&str], fields: Value) -> Value {
+        let mut all = json!({"session_id": self.session_id, "cmd": cmd});
+        all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self.call("proc/spawn/req", all)
+    }
+
+    pub fn spawn_with(&mut self, cmd: &[&str], fields: Value) -> Proc {
+        let answer = self.try_spawn(cmd, fields);
+        assert_eq!(answer["ok"], json!(true), "{answer}");
+        Proc {
+            id: answer["proc_id"].as_str().unwrap().to_owned(),
+            pid: i32::try_from(answer["pid"].as_i64().unwrap()).unwrap(),
+            req: answer["req_id"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    pub fn spawn(&mut self, cmd: &[&str]) -> Proc {
+        self.spawn_with(cmd, json!({}))
+    }
+
+    pub fn sh(&mut self, script: &str) -> Proc {
+        self.spawn(&["sh", "-c", script])
+    }
+
+    pub fn send_write(&mut self, proc: &Proc, data: &str, eof: bool) -> String {
+        self.send("proc/write/req", json!({"proc_id": proc.id, "data": data, "eof": eof}))
+    }
+
+    pub fn write(&mut self, proc: &Proc, data: &str, eof: bool) -> Value {
+        let id = self.send_write(proc, data, eof);
+        self.answer(&id)
+    }
+
+    pub fn send_kill(&mut self, proc: &Proc, signal: &str) -> String {
+        self.send("proc/kill/req", json!({"proc_id": proc.id, "signal": signal}))
+    }
+
+    pub fn kill(&mut self, proc: &Proc, signal: &str) -> Value {
+        let id = self.send_kill(proc, signal);
+        self.answer(&id)
+    }
+
+    pub fn status(&mut self, proc: &Proc) -> Value {
+        self.call("proc/status/req", json!({"proc_id": proc.id}))
+    }
+
+    /// The terminal event of a process.
+    pub fn terminal(&mut self, proc: &Proc) -> Value {
+        self.wait(|message| message["proc_id"] == proc.id && is_terminal(message))
+    }
+
+    /// Waits until the text of a process's stream contains `part`.
+    pub fn wait_text(&mut self, proc: &Proc, stream: &str, part: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let key = (proc.id.clone(), stream.to_owned());
+        let mut searched = 0_usize;
+        loop {
+            if let Some(text) = self.texts.get(&key) {
+                // What was searched before needs no second look, but for a part that had only begun.
+                let from = text.floor_char_boundary(searched.saturating_sub(part.len()));
+                if text[from..].contains(part) {
+                    return;
+                }
+                searched = text.len();
+            }
+            assert!(self.next(deadline).is_some(), "the host has ended before {part:?} came");
+        }
+    }
+
+    /// The events of a process so far.
+    pub fn events(&self, proc: &Proc) -> Vec<&Value> {
+        let own = |message: &&Value| message["type"] == "proc/read/event" && message["proc_id"] == proc.id;
+        self.seen.iter().filter(own).collect()
+    }
+
+    /// The text of a process's stream so far.
+    pub fn text(&self, proc: &Proc, stream: &str) -> String {
+        self.texts.get(&(proc.id.clone(), stream.to_owned())).cloned().unwrap_or_default()
+    }
+
+    /// Forgets the output that was seen.
+    pub fn forget(&mut self) {
+        self.seen.clear();
+        self.texts.clear();
+    }
+
+    /// Stops reading what the host writes, after at most one more line.
+    pub fn pause(&mut self) {
+        self.paused.store(true, Ordering::Release);
+        // The reader sits in a read: a pong makes it see the pause. Its line is taken with the others later.
+        self.send("ping", json!({}));
+    }
+
+    /// Reads on.
+    pub fn unpause(&mut self) {
+        self.paused.store(false, Ordering::Release);
+        let _ = self.resume.try_send(());
+    }
+
+    /// Sends a signal to the host itself.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
+    }
+
+    /// Closes the host's input.
+    pub fn close_input(&mut self) {
+        self.note("→", "(end of input)");
+        self.stdin = None;
+    }
+
+    /// Takes everything up to the end of the output, and returns the exit code and how long that took.
+    pub fn wait_end(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        while self.next(start + PATIENCE).is_some() {}
+        let status = self.child.wait_timeout(PATIENCE).unwrap().expect("the host ends");
+        self.reader.take().map(JoinHandle::join);
+        (status.code(), start.elapsed())
+    }
+
+    /// Closes the input, waits for the end, and checks that it was a good one.
+    pub fn finish(mut self) {
+        self.close_input();
+        let (code, took) = self.wait_end();
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(3), "the host took {took:?} to end");
+        self.monitor.end();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the last of the exchange ---\n{}", self.exchange.join("\n"));
+        }
+        self.unpause();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The payload of an event, in either dialect.
+pub fn payload(event: &Value) -> Value {
+    match event["data"].as_str() {
+        Some(text) => serde_json::from_str(text).expect("data holds JSON"),
+        None => event["data"].clone(),
+    }
+}
+
+/// Whether a message is the last event of a process.
+pub fn is_terminal(message: &Value) -> bool {
+    message["type"] == "proc/read/event"
+        && (message["stream_type"] == "killed" || payload(message).get("code").is_some())
+}
