@@ -6,6 +6,7 @@ mod log;
 mod run;
 mod serve;
 mod settings;
+mod startup;
 mod trace;
 
 use std::io::Write;
@@ -91,6 +92,7 @@ impl Complaint {
 
 /// Runs what the command line asks for.
 pub fn main() -> ExitCode {
+    startup::prepare();
     let outcome = match Arguments::parse().command {
         Command::Serve { settings } => serve::serve(settings),
         Command::Run { settings, trace, command } => run::run(settings, trace, command),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use serde_json::{Value, json};
 use wait_timeout::ChildExt;
 
@@ -111,7 +111,8 @@ impl Start {
     pub fn go(mut self) -> Host {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
-        let (sender, lines) = unbounded();
+        // Bounded, so that a host which says more than the test can look at is held up, as by any agent.
+        let (sender, lines) = bounded(1024);
         let stdout = child.stdout.take().unwrap();
         let paused = Arc::new(AtomicBool::new(false));
         let (resume, resumed) = bounded(1);
