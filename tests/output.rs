@@ -6,8 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use a2e_proc::wire::base64;
 use common::{Host, payload, system};
 use serde_json::json;
 
@@ -151,7 +150,7 @@ fn fault_10_bytes_that_are_not_text_are_kept_and_end_nothing() {
     let proc = host.spawn(&["bash", "-c", r#"printf "\377\376 bad\n"; seq 1 100000; printf "\342\202""#]);
     host.terminal(&proc);
     let events = host.events(&proc);
-    let bytes = |at: usize| BASE64_STANDARD.decode(payload(events[at])["base64"].as_str().unwrap()).unwrap();
+    let bytes = |at: usize| base64::decode(payload(events[at])["base64"].as_str().unwrap()).unwrap();
     assert_eq!(payload(events[0])["text"], "\u{fffd}\u{fffd} bad\n");
     assert_eq!(bytes(0), b"\xff\xfe bad\n");
     assert_eq!(bytes(events.len() - 2), b"\xe2\x82", "a character that never became whole");

@@ -11,8 +11,7 @@ use a2e_proc::engine::Host;
 use a2e_proc::face::a2e;
 use a2e_proc::signals::{EndSignal, end_signals};
 use a2e_proc::transport::{Connection, Input, Output};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use a2e_proc::wire::base64;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::client::{Answers, Data, HandshakeReq, KillReq, Requests, Said, Shutdown, SpawnReq, StatusReq, WriteReq};
@@ -157,7 +156,7 @@ fn forward_output(answers: &mut Answers, taken: &Sender<Said>) -> io::Result<End
 
 fn exact_bytes(data: Data) -> io::Result<Vec<u8>> {
     match data.base64 {
-        Some(base64) => BASE64_STANDARD.decode(base64).map_err(|e| io::Error::other(e.to_string())),
+        Some(text) => base64::decode(&text).map_err(io::Error::other),
         None => Ok(data.text.into_bytes()),
     }
 }
@@ -185,7 +184,7 @@ impl Stdin {
             };
             let (data, encoding) = match std::str::from_utf8(&buffer[..count]) {
                 Ok(text) => (text.to_owned(), None),
-                Err(_) => (BASE64_STANDARD.encode(&buffer[..count]), Some("base64")),
+                Err(_) => (base64::encode(&buffer[..count]), Some("base64")),
             };
             let write = WriteReq { proc_id: self.proc_id.clone(), data, eof: count == 0, encoding };
             let Ok(id) = self.requests.send(&write) else { return };

@@ -81,10 +81,10 @@ impl Closing {
     pub const SIGNAL: Self =
         Self { ask_after: Duration::ZERO, kill_after: Duration::from_secs(1), over_after: Duration::from_millis(1600) };
 
-    /// When the agent asks for a shutdown within `timeout`: SIGTERM now, and SIGKILL in time to be done by then. A tenth of a
-    /// second is the least that the end of everything may take.
+    /// When the agent asks for a shutdown within `timeout`: SIGTERM now, and SIGKILL in time to be done by then. Half a
+    /// second is the least that the end of everything is given; it rarely takes that.
     pub fn shutdown(timeout: Duration) -> Self {
-        let over_after = timeout.clamp(Duration::from_millis(100), LONGEST);
+        let over_after = timeout.clamp(Duration::from_millis(500), LONGEST);
         let kill_after = if timeout.is_zero() {
             Duration::ZERO
         } else {
@@ -124,6 +124,11 @@ impl Deadlines {
     /// When it is over.
     pub fn over(&self) -> Instant {
         self.over
+    }
+
+    /// A little before that.
+    pub fn over_less(&self, span: Duration) -> Instant {
+        self.over.checked_sub(span).unwrap_or(self.over)
     }
 }
 

@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 
 use super::VERSION;
+use super::base64;
 use super::message::timestamp;
 use crate::model::{Outcome, ProcId, Status, Stream, fresh_id};
 
@@ -144,7 +143,7 @@ impl<'a> Payload<'a> {
         };
         match self {
             Self::Text { stream, text, bytes } => {
-                let base64 = bytes.map(|bytes| BASE64_STANDARD.encode(bytes));
+                let base64 = bytes.map(base64::encode);
                 (name(stream), Data { text: Some(text), base64, ..Data::default() })
             }
             Self::Dropped { stream } => (name(stream), Data { text: Some(""), dropped: Some(true), ..Data::default() }),

@@ -1,13 +1,15 @@
 //! JSON, and nothing else: lines of bytes from and to typed messages. Floor 1; the faces call it, it calls nobody.
 //!
-//! `decode` reads what agents send, `message` writes what hosts answer, `dialect` writes events, and `code` has every
+//! `decode` reads what agents send into `request`, `message` writes what hosts answer, `dialect` writes events, and `code` has every
 //! error's code and words.
 
+pub mod base64;
 pub mod code;
 pub mod decode;
 pub mod dialect;
 mod fields;
 pub mod message;
+pub mod request;
 
 /// The protocol version that this host speaks (R3).
 pub const VERSION: &str = "1.0";

@@ -3,17 +3,20 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr)]
 
 pub mod monitor;
+mod start;
 pub mod system;
 
+pub use start::Start;
+
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde_json::{Value, json};
 use wait_timeout::ChildExt;
 
@@ -45,6 +48,8 @@ pub struct Host {
     paused: Arc<AtomicBool>,
     resume: crossbeam_channel::Sender<()>,
     pub seen: Vec<Value>,
+    /// The messages of `seen` as they stood on the wire.
+    lines_seen: Vec<String>,
     /// The text of each process's stream so far.
     texts: HashMap<(String, String), String>,
     /// Whether output is kept for the test to look at; a flood is only watched.
@@ -54,7 +59,7 @@ pub struct Host {
     started: Instant,
     sent: u64,
     pub session_id: String,
-    pub stderr: JoinHandle<String>,
+    stderr: Option<JoinHandle<String>>,
 }
 
 /// A process that a host has spawned.
@@ -63,103 +68,6 @@ pub struct Proc {
     pub id: String,
     pub pid: i32,
     pub req: String,
-}
-
-/// How a host is started.
-pub struct Start {
-    command: Command,
-    handshake: Option<Value>,
-}
-
-impl Start {
-    /// `serve`, with every program of the tests allowed.
-    pub fn new(flags: &[&str]) -> Self {
-        let mut start = Self::bare(&["serve"]);
-        for program in PROGRAMS {
-            start.command.args(["--allow", program]);
-        }
-        start.command.args(flags);
-        start
-    }
-
-    /// These arguments and no others.
-    pub fn bare(args: &[&str]) -> Self {
-        let mut command = binary();
-        command.args(args);
-        Self { command, handshake: Some(json!({"agent_id": "test", "agent_caps": ["proc"], "auth_token": ""})) }
-    }
-
-    /// Through `sh -c PRELUDE; exec host …`, for limits and descriptors that a shell can set.
-    pub fn under(prelude: &str, flags: &[&str]) -> Self {
-        let inner = Self::new(flags);
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("{prelude}; exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_a2e-proc"));
-        command.args(inner.command.get_args());
-        Self { command, handshake: inner.handshake }
-    }
-
-    pub fn env(mut self, name: &str, value: &str) -> Self {
-        self.command.env(name, value);
-        self
-    }
-
-    pub fn without_handshake(mut self) -> Self {
-        self.handshake = None;
-        self
-    }
-
-    pub fn go(mut self) -> Host {
-        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.command.spawn().unwrap();
-        // Bounded, so that a host which says more than the test can look at is held up, as by any agent.
-        let (sender, lines) = bounded(1024);
-        let stdout = child.stdout.take().unwrap();
-        let paused = Arc::new(AtomicBool::new(false));
-        let (resume, resumed) = bounded(1);
-        let is_paused = Arc::clone(&paused);
-        let reader = std::thread::spawn(move || {
-            let mut stdout = BufReader::new(stdout);
-            loop {
-                if is_paused.load(Ordering::Acquire) {
-                    let _ = resumed.recv();
-                }
-                let mut line = Vec::new();
-                if stdout.read_until(b'\n', &mut line).unwrap() == 0 {
-                    break;
-                }
-                let _ = sender.send(String::from_utf8(line).expect("the host writes UTF-8"));
-            }
-        });
-        let mut stderr = child.stderr.take().unwrap();
-        let stderr = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
-        });
-        let mut host = Host {
-            stdin: child.stdin.take(),
-            child,
-            lines,
-            reader: Some(reader),
-            paused,
-            resume,
-            seen: Vec::new(),
-            texts: HashMap::new(),
-            keep_output: true,
-            monitor: Monitor::default(),
-            exchange: Vec::new(),
-            started: Instant::now(),
-            sent: 0,
-            session_id: String::new(),
-            stderr,
-        };
-        if let Some(fields) = self.handshake {
-            let hello = host.call("handshake/req", fields);
-            assert_eq!(hello["ok"], json!(true), "{hello}");
-            host.session_id = hello["session_id"].as_str().unwrap().to_owned();
-        }
-        host
-    }
 }
 
 impl Host {
@@ -214,6 +122,7 @@ impl Host {
                 }
                 if !is_output || self.keep_output {
                     self.seen.push(message.clone());
+                    self.lines_seen.push(line);
                 }
                 Some(message)
             }
@@ -245,6 +154,13 @@ impl Host {
     /// The first message of all that fits.
     pub fn wait(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         self.wait_from(0, PATIENCE, fits)
+    }
+
+    /// The first message of all that fits, as it stood on the wire.
+    pub fn wait_line(&mut self, fits: impl Fn(&Value) -> bool) -> String {
+        self.wait(&fits);
+        let at = self.seen.iter().position(fits).unwrap();
+        self.lines_seen[at].clone()
     }
 
     /// The answer to the request with this id.
@@ -341,6 +257,7 @@ impl Host {
     /// Forgets the output that was seen.
     pub fn forget(&mut self) {
         self.seen.clear();
+        self.lines_seen.clear();
         self.texts.clear();
     }
 
@@ -375,6 +292,11 @@ impl Host {
         let status = self.child.wait_timeout(PATIENCE).unwrap().expect("the host ends");
         self.reader.take().map(JoinHandle::join);
         (status.code(), start.elapsed())
+    }
+
+    /// What an ended host has said on its standard error.
+    pub fn take_stderr(&mut self) -> String {
+        self.stderr.take().map(|reader| reader.join().unwrap()).unwrap_or_default()
     }
 
     /// Closes the input, waits for the end, and checks that it was a good one.

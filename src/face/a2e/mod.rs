@@ -99,8 +99,10 @@ impl Reason {
     }
 }
 
-/// How long, at the end, the writer may take for the terminal events after it has given up on output.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long before it is over output is given up, so that the terminal events are still said; and how long before that the
+/// writer is told to end.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+const LAST_WRITE: Duration = Duration::from_millis(100);
 
 /// Serves one agent until its input ends, it asks for a shutdown, its output breaks, or anything arrives on `stop`; then
 /// ends its processes (R8). Returns in under 3 s from that, or within the shutdown's own timeout.
@@ -141,17 +143,17 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     });
 
     // An agent that does not take all output in time still hears how each process ended, if it takes anything.
-    if !session.wait_published(deadlines.over() - LAST_WORDS) {
+    if !session.wait_published(deadlines.over_less(LAST_WORDS)) {
         hurry.now();
-        session.wait_published(deadlines.over());
+        session.wait_published(deadlines.over_less(LAST_WRITE));
     }
     session.close_bus();
     outbox.finish();
     // A writer that has not said all by then is told to leave output out. One that is stuck in a write is left there: it
     // holds nothing but the output, and ends with it.
-    if !watch.writer_ends(deadlines.over() - LAST_WORDS) {
+    if !watch.writer_ends(deadlines.over_less(LAST_WRITE)) {
         hurry.now();
-        watch.writer_ends(deadlines.over().max(Instant::now() + LAST_WORDS));
+        watch.writer_ends(deadlines.over());
     }
     if writer.is_finished() {
         let _ = writer.join();

@@ -13,10 +13,11 @@ use crate::log::{Level, Log};
 use crate::model::{Refusal, Signal};
 use crate::transport::{Hangup, Line, LineReader};
 use crate::wire::code::{self, ErrorCode};
-use crate::wire::decode::{self, Body, Handshake, Proc, Rejection, Request, Spawn, Write};
+use crate::wire::decode::{self, Rejection};
 use crate::wire::message::{
     Capability, ErrorMessage, HandshakeResp, KillResp, Message, Metadata, Pong, SpawnResp, StatusResp, WriteResp,
 };
+use crate::wire::request::{Body, Handshake, Proc, Request, Spawn, Write};
 
 /// One agent, as its host sees it.
 pub struct Peer {
