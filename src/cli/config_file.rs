@@ -29,6 +29,7 @@ const KEYS: &[Key] = &[
     Key { names: &["kill_grace"], set: |s, text| fill_in(&mut s.kill_grace, text) },
     Key { names: &["max_output_bytes", "MAX_OUTPUT_BYTES"], set: |s, text| fill_in(&mut s.max_output_bytes, text) },
     Key { names: &["inherit_env"], set: set_inherit_env },
+    Key { names: &["watchdog"], set: |s, text| fill_in(&mut s.watchdog, text) },
     Key { names: &["denied_env"], set: |s, text| fill_in(&mut s.denied_env, text) },
     Key { names: &["auth_token_file"], set: |s, text| fill_in(&mut s.auth_token_file, text) },
     Key { names: &["wire"], set: |s, text| fill_in(&mut s.wire, text) },

@@ -40,6 +40,12 @@ pub struct Settings {
     /// What of the host's environment processes see: all, none, or NAME,… [default: all]
     #[arg(long, value_name = "WHICH", value_parser = inherit_env)]
     pub inherit_env: Option<InheritEnv>,
+    /// Start no process that ends the others should this one be killed
+    #[arg(long)]
+    pub no_watchdog: bool,
+    /// Whether to start it
+    #[arg(skip)]
+    pub watchdog: Option<bool>,
     /// Variables that requests may not set; a final * stands for any rest
     #[arg(skip)]
     pub denied_env: Option<Vec<String>>,
@@ -120,6 +126,7 @@ impl Settings {
             kill_grace: seconds("kill_grace", self.kill_grace)?.unwrap_or(default.kill_grace),
             max_output_bytes: self.max_output_bytes.unwrap_or(default.max_output_bytes),
             inherit_env: self.inherit_env.unwrap_or(default.inherit_env),
+            watchdog: !self.no_watchdog && self.watchdog.unwrap_or(default.watchdog),
             hidden_env: default.hidden_env,
             denied_env: self.denied_env.unwrap_or(default.denied_env),
         };

@@ -34,6 +34,8 @@ pub struct Config {
     /// Variables of the host's own that no child inherits. Default: [`AUTH_TOKEN_ENV`]. What stands in the host's environment
     /// can still be read from `/proc` by children of the same user; a file is the better place for a secret.
     pub hidden_env: Vec<String>,
+    /// Whether a small process watches this one, to end its children should it be killed (R8). Default: yes.
+    pub watchdog: bool,
     /// Variables that a request may not set; a final `*` stands for any rest (R9). Default: [`DENIED_ENV`].
     pub denied_env: Vec<String>,
 }
@@ -89,6 +91,7 @@ impl Default for Config {
             kill_grace: Duration::from_secs(2),
             max_output_bytes: 0,
             inherit_env: InheritEnv::All,
+            watchdog: true,
             hidden_env: strings(&[AUTH_TOKEN_ENV]),
             denied_env: strings(&DENIED_ENV),
         }

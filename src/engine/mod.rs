@@ -31,6 +31,7 @@ pub use stdin::MAX_QUEUED;
 pub use text::{Chunk, MAX_PIECE, Piece};
 
 use crate::model::Failure;
+use crate::os::Watchdog;
 use policy::Policy;
 use timer::Timer;
 
@@ -45,17 +46,24 @@ struct HostShared {
     config: Config,
     policy: Policy,
     timer: Timer,
+    watchdog: Option<Arc<Watchdog>>,
 }
 
 impl Host {
     /// A host with these limits and permissions. Allowed programs are looked up on this program's `PATH` now (R9).
     ///
     /// # Errors
-    /// When the system gives no thread for the timer.
+    /// When the system gives no thread for the timer, or no process for the watchdog.
     pub fn new(config: Config) -> Result<Self, Failure> {
         let policy = Policy::new(&config);
         let timer = Timer::start().map_err(|e| Failure::new("start the timer thread", e))?;
-        Ok(Self { shared: Arc::new(HostShared { config, policy, timer }) })
+        let watchdog = if config.watchdog {
+            let watchdog = Watchdog::start().map_err(|e| Failure::new("start the watchdog, /bin/sh", e))?;
+            Some(Arc::new(watchdog))
+        } else {
+            None
+        };
+        Ok(Self { shared: Arc::new(HostShared { config, policy, timer, watchdog }) })
     }
 
     /// The limits and permissions.

@@ -166,6 +166,7 @@ impl Session {
             hidden_env: &self.host.config.hidden_env,
             env: &request.env,
             stdin: request.stdin,
+            watchdog: self.host.watchdog.as_ref(),
         };
         let child = os::spawn(&plan).map_err(|e| self.blame(request, &program, e))?;
         let launch = Launch {

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,6 +19,7 @@ use rustix::fs::{Access, access};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process, kill_process_group, waitid};
 use wait_timeout::ChildExt;
 
+use super::watchdog::Watchdog;
 use crate::model::{Exit, Signal, StdinMode};
 
 /// All that one spawn needs, already approved.
@@ -38,6 +40,8 @@ pub struct Plan<'a> {
     pub env: &'a [(String, String)],
     /// What its standard input is.
     pub stdin: StdinMode,
+    /// Who ends it should the host be killed.
+    pub watchdog: Option<&'a Arc<Watchdog>>,
 }
 
 /// The host's ends of a child's standard streams.
@@ -63,6 +67,7 @@ pub struct Leader {
     child: std::process::Child,
     pid: Pid,
     reaped: bool,
+    watchdog: Option<Arc<Watchdog>>,
 }
 
 /// How often, and after what pause, a program that is being written to is tried again (`ETXTBSY`).
@@ -104,8 +109,9 @@ pub fn spawn(plan: &Plan<'_>) -> io::Result<Child> {
         }
     };
     let pid = Pid::from_child(&child);
-    let mut leader = Leader { child, pid, reaped: false };
-    match leader.take_pipes() {
+    let mut leader = Leader { child, pid, reaped: false, watchdog: plan.watchdog.cloned() };
+    let guarded = leader.watchdog.as_ref().map_or(Ok(()), |watchdog| watchdog.guard(pid));
+    match guarded.and_then(|()| leader.take_pipes()) {
         Ok(pipes) => Ok(Child { leader, pipes }),
         Err(e) => {
             leader.abandon();
@@ -158,6 +164,9 @@ impl Leader {
     /// Frees the pid of a leader that [`wait_exit_noreap`] has seen leave. From here on no signal is sent.
     pub fn reap(&mut self) {
         self.reaped = true;
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.forget(self.pid);
+        }
         // The exit has been observed, so this returns at once; an error could only mean that somebody else has reaped.
         let _ = self.child.wait();
     }
@@ -166,8 +175,11 @@ impl Leader {
     /// kernel must not hold up the caller, and is left to be reaped when the host ends.
     pub fn abandon(&mut self) {
         self.signal_group(Signal::Kill);
-        let _ = self.child.wait_timeout(Duration::from_secs(1));
         self.reaped = true;
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.forget(self.pid);
+        }
+        let _ = self.child.wait_timeout(Duration::from_secs(1));
     }
 
     fn take_pipes(&mut self) -> io::Result<Pipes> {

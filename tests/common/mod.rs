@@ -97,6 +97,26 @@ impl Host {
         self.stdin.as_mut().expect("the input is open").write_all(bytes).unwrap();
     }
 
+    /// Writes `bytes` again and again, up to `most` in all, without ever waiting for the host. True if it takes no more.
+    pub fn write_until_full(&mut self, bytes: &[u8], most: usize, sent: &mut usize) -> bool {
+        let stdin = self.stdin.as_mut().unwrap();
+        rustix::io::ioctl_fionbio(&*stdin, true).unwrap();
+        let mut last = Instant::now();
+        let mut at = 0;
+        while *sent < most {
+            match stdin.write(&bytes[at..]) {
+                Ok(count) => {
+                    (*sent, at) = (*sent + count, (at + count) % bytes.len());
+                    last = Instant::now();
+                }
+                // A host that has taken nothing for so long has stopped.
+                Err(_) if last.elapsed() > Duration::from_secs(3) => return true,
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        false
+    }
+
     /// Sends one request and returns its id.
     pub fn send(&mut self, kind: &str, fields: Value) -> String {
         self.sent += 1;

@@ -36,7 +36,12 @@ pub fn eventually(within: Duration, mut done: impl FnMut() -> bool) -> bool {
 
 /// Asserts that nobody with this marker lives any more, soon.
 pub fn assert_gone(marker: &str) {
-    assert!(eventually(Duration::from_secs(2), || alive(marker).is_empty()), "still there: {:?}", alive(marker));
+    assert_gone_within(marker, Duration::from_secs(2));
+}
+
+/// The same, but not so soon.
+pub fn assert_gone_within(marker: &str, within: Duration) {
+    assert!(eventually(within, || alive(marker).is_empty()), "still there: {:?}", alive(marker));
 }
 
 /// What a process holds: descriptors, threads, and zombie children.
