@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A kill is answered when the process and its whole group have ended.
     let (reply, killed) = Reply::channel();
     session.kill(id, Signal::Term, reply);
-    println!("killed: {:?}", killed.recv()?.map_err(|refused| refused.refusal)?);
+    println!("killed: {:?}", killed.recv()??);
 
     // The last event of a process is how it ended.
     let event = events.recv_timeout(Duration::from_secs(5))?;

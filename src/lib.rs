@@ -24,4 +24,6 @@ mod os;
 pub mod transport;
 pub mod wire;
 
+/// The channels that events and answers come on; a program that embeds this needs no other copy of the crate.
+pub use crossbeam_channel;
 pub use os::signals;

@@ -34,12 +34,24 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn run_is_the_command_s_output_and_its_exit_code() {
-    let rows: [(&[&str], i32, &str, &str); 8] = [
+    let rows: [(&[&str], i32, &str, &str); 10] = [
         (&["--", "echo", "hi"], 0, "hi\n", ""),
         (&["--", "sh", "-c", "echo out; echo err >&2; exit 7"], 7, "out\n", "err\n"),
         (&["--", "sh", "-c", "kill -KILL $$"], 137, "", ""),
         (&["--", "sh", "-c", "kill -TERM $$"], 143, "", ""),
-        (&["--default-timeout", "1", "--", "sleep", "50"], 124, "", ""),
+        (
+            &["--default-timeout", "1", "--", "sleep", "50"],
+            124,
+            "",
+            "a2e-proc: ended by the time limit: timeout of 1 s\n",
+        ),
+        (
+            &["--max-output-bytes", "4", "--", "echo", "123456"],
+            0,
+            "1234",
+            "a2e-proc: output past 4 bytes was discarded\n",
+        ),
+        (&["echo", "-v"], 0, "-v\n", ""),
         (&["--wire", "sdk", "--", "echo", "hi"], 0, "hi\n", ""),
         (&["--", "/bin/echo", "with a path"], 0, "with a path\n", ""),
         (&["--", "echo", "-v"], 0, "-v\n", ""),
@@ -54,7 +66,7 @@ fn run_is_the_command_s_output_and_its_exit_code() {
 #[test]
 fn run_says_why_a_command_does_not_start() {
     let rows: [(&[&str], i32, &str); 4] = [
-        (&["--", "no-such-program-0417"], 127, "program_not_found: no-such-program-0417"),
+        (&["--", "no-such-program-0417"], 127, "no-such-program-0417: no such program"),
         (&["--", "/etc/passwd"], 126, "spawn_failed"),
         (&["--allow", "ls", "--", "ls"], 2, "leave --allow out"),
         (&["--config", "no/such/file", "--", "ls"], 2, "no/such/file"),
@@ -65,6 +77,19 @@ fn run_says_why_a_command_does_not_start() {
         let stderr = text(&output.stderr);
         assert!(stderr.contains(words) && stderr.lines().count() == 1, "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_misspelt_flag_is_not_taken_for_the_command() {
+    for args in [
+        &["run", "--trase", "--", "ls"][..],
+        &["run", "-t", "ls"],
+        &["serve", "--alow", "ls"],
+        &["serve", "--allow", "a,b"],
+    ] {
+        let output = binary().args(args).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
     }
 }
 
@@ -141,11 +166,11 @@ fn a_mistake_in_the_configuration_is_one_line_with_file_line_and_key() {
         ("{\n  \"max_procs\": \"4\"\n}", ":2: max_procs: invalid type"),
         ("{\n  \"max_porcs\": 4\n}", ":2: unknown key \"max_porcs\"; did you mean \"max_procs\"?"),
         ("{\n  nope\n}", ":2: not a JSON object"),
-        ("{\"max_procs\": 0}", "max_procs must be at least 1"),
-        ("{\"max_line_bytes\": 10}", "max_line_bytes must be at least 1024"),
-        ("{\"kill_grace\": -1}", "kill_grace must be a number of seconds"),
-        ("{\"auth_token_file\": \"/no/such\"}", "/no/such: cannot be read"),
-        ("{\"DISABLE_NETWORK\": true}", "network_disabled"),
+        ("{\"max_procs\": 0}", ":1: max_procs: must be at least 1"),
+        ("{\"max_line_bytes\": 10}", ":1: max_line_bytes: must be at least 1024"),
+        ("{\"kill_grace\": -1}", ":1: kill_grace: must be a number of seconds"),
+        ("{\"auth_token_file\": \"/no/such\"}", "auth_token_file: /no/such: cannot be read"),
+        ("{\"DISABLE_NETWORK\": true}", ":1: DISABLE_NETWORK: this version cannot"),
     ];
     for (content, words) in rows {
         let file = config(content);

@@ -108,6 +108,15 @@ fn the_two_commands_are_what_ci_runs() {
 }
 
 #[test]
+fn the_configuration_is_taken_as_it_is_shown() {
+    let output = shell("a2e-proc serve --config <(printf '%s' \"$CONFIG\") </dev/null")
+        .env("CONFIG", &blocks("json")[0])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn the_links_lead_somewhere() {
     for target in README.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
         let found = target.starts_with("https://") || Path::new(env!("CARGO_MANIFEST_DIR")).join(target).exists();

@@ -90,6 +90,7 @@ pub struct Data {
     pub text: String,
     pub base64: Option<String>,
     pub code: Option<i32>,
+    pub dropped: bool,
 }
 
 impl Said {

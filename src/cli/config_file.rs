@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Complaint;
-use super::settings::{Settings, inherit_env};
+use super::settings::{Settings, inherit_env, max_line_bytes, max_procs, network_disabled, span};
 
 /// One key: its spellings, ours first, and what it sets.
 struct Key {
@@ -20,28 +20,40 @@ struct Key {
 /// Every key there is.
 const KEYS: &[Key] = &[
     Key { names: &["allowed_commands", "ALLOWED_COMMANDS"], set: |s, text| fill_in(&mut s.allowed_commands, text) },
-    Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in(&mut s.max_procs, text) },
+    Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in_checked(&mut s.max_procs, text, max_procs) },
     Key {
         names: &["default_timeout", "DEFAULT_TIMEOUT", "timeout"],
         set: |s, text| fill_in(&mut s.default_timeout, text),
     },
     Key { names: &["max_timeout"], set: |s, text| fill_in(&mut s.max_timeout, text) },
-    Key { names: &["kill_grace"], set: |s, text| fill_in(&mut s.kill_grace, text) },
+    Key { names: &["kill_grace"], set: |s, text| fill_in_checked(&mut s.kill_grace, text, span) },
     Key { names: &["max_output_bytes", "MAX_OUTPUT_BYTES"], set: |s, text| fill_in(&mut s.max_output_bytes, text) },
     Key { names: &["inherit_env"], set: set_inherit_env },
     Key { names: &["watchdog"], set: |s, text| fill_in(&mut s.watchdog, text) },
     Key { names: &["denied_env"], set: |s, text| fill_in(&mut s.denied_env, text) },
     Key { names: &["auth_token_file"], set: |s, text| fill_in(&mut s.auth_token_file, text) },
     Key { names: &["wire"], set: |s, text| fill_in(&mut s.wire, text) },
-    Key { names: &["max_line_bytes"], set: |s, text| fill_in(&mut s.max_line_bytes, text) },
-    Key { names: &["first_event_delay"], set: |s, text| fill_in(&mut s.first_event_delay, text) },
-    Key { names: &["network_disabled", "DISABLE_NETWORK"], set: |s, text| fill_in(&mut s.network_disabled, text) },
+    Key { names: &["max_line_bytes"], set: |s, text| fill_in_checked(&mut s.max_line_bytes, text, max_line_bytes) },
+    Key { names: &["first_event_delay"], set: |s, text| fill_in_checked(&mut s.first_event_delay, text, span) },
+    Key {
+        names: &["network_disabled", "DISABLE_NETWORK"],
+        set: |s, text| fill_in_checked(&mut s.network_disabled, text, network_disabled),
+    },
     Key { names: &["log"], set: |s, text| fill_in(&mut s.log, text) },
 ];
 
 /// Reads the value, and keeps it if no flag has said otherwise.
 fn fill_in<T: DeserializeOwned>(slot: &mut Option<T>, text: &str) -> serde_json::Result<()> {
-    let value = serde_json::from_str(text)?;
+    fill_in_checked(slot, text, Ok)
+}
+
+/// The same of a value that must pass a check.
+fn fill_in_checked<T: DeserializeOwned>(
+    slot: &mut Option<T>,
+    text: &str,
+    check: impl Fn(T) -> Result<T, String>,
+) -> serde_json::Result<()> {
+    let value = check(serde_json::from_str(text)?).map_err(serde::de::Error::custom)?;
     slot.get_or_insert(value);
     Ok(())
 }
@@ -123,7 +135,18 @@ fn line_of(text: &str, part: &str) -> usize {
 /// The error without its own idea of where it is, which would count from the value's start.
 fn bare(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    // In the words of JSON, not of Rust.
+    let words = [
+        ("usize", "a whole number"),
+        ("u32", "a whole number"),
+        ("u64", "a whole number"),
+        ("f64", "a number"),
+        ("a sequence", "a list"),
+    ];
+    words.iter().fold(text.to_owned(), |text, (rust, json)| {
+        text.replace(&format!("expected {rust}"), &format!("expected {json}"))
+    })
 }
 
 fn suggestion(name: &str) -> String {
@@ -158,7 +181,10 @@ mod tests {
             ("", 1, "not a JSON object"),
             ("[]", 1, "not a JSON object"),
             ("{\n\"max_procs\": }", 2, "not a JSON object"),
-            ("{\n\n\"max_procs\": \"4\"}", 3, "max_procs: invalid type: string \"4\""),
+            ("{\n\n\"max_procs\": \"4\"}", 3, "max_procs: invalid type: string \"4\", expected a whole number"),
+            ("{\n\"max_procs\": 0}", 2, "max_procs: must be at least 1"),
+            ("{\"kill_grace\": -1}", 1, "kill_grace: must be a number of seconds"),
+            ("{\"DISABLE_NETWORK\": true}", 1, "DISABLE_NETWORK: this version cannot"),
             ("{\"max_procs\": -1}", 1, "max_procs: invalid value"),
             ("{\"default_timeout\":\n1.5}", 2, "default_timeout: invalid type: floating point"),
             ("{\"allowed_commands\": [\"a\",\n 3]}", 1, "allowed_commands: invalid type: integer"),

@@ -40,7 +40,7 @@ enum Command {
     ///
     /// Starts a host in this program and drives it over A2E: the command's output and input are yours, Ctrl-C reaches it as
     /// SIGINT, and its exit code becomes this program's. The command is allowed by being on the line.
-    #[command(after_help = RUN_HELP)]
+    #[command(after_help = RUN_HELP, override_usage = "a2e-proc run [OPTIONS] [--] <CMD> [ARGS]...")]
     Run {
         #[command(flatten)]
         settings: Settings,
@@ -48,7 +48,7 @@ enum Command {
         #[arg(long)]
         trace: bool,
         /// The command and its arguments
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+        #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
         command: Vec<String>,
     },
 }
@@ -63,7 +63,7 @@ const SERVE_HELP: &str = "\
 A flag beats the configuration file, and the file beats the default.
 Exit codes: 0 the session has ended; 1 standard output is broken; 2 the command line or the file is wrong.
 Try it:
-  printf '%s\\n' '{\"type\":\"proc/spawn/req\",\"id\":\"p1\",\"version\":\"1.0\",\"ts\":1.0,\"session_id\":\"s1\",\"cmd\":[\"ls\",\"/\"]}' | a2e-proc serve";
+  printf '%s\\n' '{\"type\":\"proc/spawn/req\",\"id\":\"1\",\"cmd\":[\"ls\"]}' | a2e-proc serve";
 
 const RUN_HELP: &str = "\
 Exit codes: the command's own; 128+N if signal N ended it; 124 if its time limit did; 125 if the host failed;

@@ -34,11 +34,12 @@ pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome
     }
     let Resolved { config, options } = settings.resolve()?;
     let signals = end_signals().map_err(host_failed)?;
-    let host = Host::new(config).map_err(host_failed)?;
     let (for_host, for_client) = Connection::pair().map_err(host_failed)?;
     let auth_token = options.auth_token.clone();
     // In JSON a byte takes at most six, and the rest of a request is short.
     let most_per_write = (options.max_line_bytes.saturating_sub(512) / 6).clamp(1, 32 * 1024);
+    let limits = Limits { most_per_write, max_output_bytes: config.max_output_bytes };
+    let host = Host::new(config).map_err(host_failed)?;
     let serving = thread::Builder::new()
         .name("host".into())
         .spawn(move || a2e::serve(&host, for_host, &options, &crossbeam_channel::never::<()>()))
@@ -52,7 +53,7 @@ pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome
         agent_caps: ["proc"],
         auth_token: auth_token.map(|token| token.reveal().to_owned()).unwrap_or_default(),
     };
-    let outcome = drive(&requests, &mut answers, &hello, command, signals, most_per_write);
+    let outcome = drive(&requests, &mut answers, &hello, command, signals, &limits);
     // The other threads still hold the way to the host, so its input does not end by itself.
     let _ = requests.send(&Shutdown { timeout: 0 });
     drop(answers);
@@ -61,6 +62,18 @@ pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome
         Ok(Err(e)) => Err(host_failed(e)),
         Err(_) => Err(host_failed("it panicked")),
     }
+}
+
+/// What `run` has to know of its host.
+struct Limits {
+    most_per_write: usize,
+    max_output_bytes: u64,
+}
+
+/// A word to the person, beside the command's own output.
+fn say(words: std::fmt::Arguments<'_>) {
+    // Nobody hears it if standard error is closed.
+    let _ = writeln!(anstream::stderr(), "a2e-proc: {words}");
 }
 
 fn host_failed(words: impl std::fmt::Display) -> Complaint {
@@ -74,33 +87,41 @@ fn drive(
     hello: &HandshakeReq,
     cmd: Vec<String>,
     signals: Receiver<EndSignal>,
-    most_per_write: usize,
+    limits: &Limits,
 ) -> Outcome {
     let hello = requests.send(hello).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
     if !hello.ok {
         return Err(host_failed(format!("it refused the handshake: {}{}", hello.reason, hello.message)));
     }
+    let name = cmd[0].clone();
     let spawn = SpawnReq { session_id: hello.session_id, cmd };
     let spawned = requests.send(&spawn).and_then(|id| answers.answer_to(&id)).map_err(host_failed)?;
     if !spawned.ok {
-        let code = if spawned.error.starts_with("program_not_found") { NOT_FOUND } else { NOT_STARTED };
-        return Err(Complaint { text: format!("{}{}", spawned.error, spawned.message), code });
+        if spawned.error.starts_with("program_not_found") {
+            let hint = "no such program; no shell reads this: give each word by itself, or use bash -c";
+            return Err(Complaint { text: format!("{name}: {hint}"), code: NOT_FOUND });
+        }
+        return Err(Complaint { text: format!("{}{}", spawned.error, spawned.message), code: NOT_STARTED });
     }
 
     let proc_id = spawned.proc_id;
     let (taken, is_taken) = bounded(1);
-    let stdin = Stdin { requests: requests.clone(), proc_id: proc_id.clone(), is_taken, most_per_write };
+    let stdin =
+        Stdin { requests: requests.clone(), proc_id: proc_id.clone(), is_taken, most_per_write: limits.most_per_write };
     thread::Builder::new().name("stdin".into()).spawn(move || stdin.forward()).map_err(host_failed)?;
     let interrupts = Interrupts { requests: requests.clone(), proc_id: proc_id.clone(), signals };
     thread::Builder::new().name("interrupts".into()).spawn(move || interrupts.forward()).map_err(host_failed)?;
 
-    match forward_output(answers, &taken).map_err(host_failed)? {
+    match forward_output(answers, &taken, limits.max_output_bytes).map_err(host_failed)? {
         End::Exited(code) => Ok(shell_code(code)),
         End::Killed => {
             let id = requests.send(&StatusReq { proc_id }).map_err(host_failed)?;
             let said = answers.answer_to(&id).map_err(host_failed)?;
             match said.procs.first().and_then(|proc| proc.exit_code) {
-                _ if said.status == "timedout" => Ok(TIMED_OUT),
+                _ if said.status == "timedout" => {
+                    say(format_args!("ended by the time limit: {}", said.error));
+                    Ok(TIMED_OUT)
+                }
                 Some(code) => Ok(shell_code(code)),
                 None => Err(host_failed(format!("it does not say how the command ended: {}", said.error))),
             }
@@ -128,7 +149,7 @@ enum End {
 }
 
 /// Passes output on until the command has ended, and tells the stdin thread of each write that was taken.
-fn forward_output(answers: &mut Answers, taken: &Sender<Said>) -> io::Result<End> {
+fn forward_output(answers: &mut Answers, taken: &Sender<Said>, max_output_bytes: u64) -> io::Result<End> {
     let (mut stdout, mut stderr) = (Output::stdout()?, Output::stderr()?);
     loop {
         let said = answers.next()?;
@@ -138,6 +159,9 @@ fn forward_output(answers: &mut Answers, taken: &Sender<Said>) -> io::Result<End
                 let data = said.payload()?;
                 if let Some(code) = data.code {
                     return Ok(End::Exited(code));
+                }
+                if data.dropped {
+                    say(format_args!("output past {max_output_bytes} bytes was discarded"));
                 }
                 let bytes = exact_bytes(data)?;
                 if stream == "stderr" {

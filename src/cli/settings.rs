@@ -19,11 +19,11 @@ pub struct Settings {
     /// Read settings from a JSON file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Allow this program, by the exact name that requests use [default: python3 bash ls]
-    #[arg(long = "allow", value_name = "NAME")]
+    /// Allow this program, by the exact name that requests use; given once or more, it replaces the default [default: python3 bash ls]
+    #[arg(long = "allow", value_name = "NAME", value_parser = program_name)]
     pub allowed_commands: Option<Vec<String>>,
     /// Processes that may run at once [default: 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| text.parse().map_err(|_| WHOLE.into()).and_then(max_procs))]
     pub max_procs: Option<usize>,
     /// Seconds a process may live if its request does not say; 0 is no limit [default: 0]
     #[arg(long, value_name = "S")]
@@ -32,7 +32,7 @@ pub struct Settings {
     #[arg(long, value_name = "S")]
     pub max_timeout: Option<u32>,
     /// Seconds between SIGTERM and SIGKILL [default: 2]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = |text: &str| text.parse().map_err(|_| SPAN.into()).and_then(span))]
     pub kill_grace: Option<f64>,
     /// Bytes of output per process before the rest is discarded; 0 is no cap [default: 0]
     #[arg(long, value_name = "N")]
@@ -99,31 +99,19 @@ pub struct Resolved {
     pub options: Options,
 }
 
-/// The shortest line limit that is accepted: requests must fit.
-const LEAST_LINE_BYTES: usize = 1024;
-
 impl Settings {
     /// Resolves the settings: reads the file, fills in defaults, and checks ranges.
     pub fn resolve(mut self) -> Result<Resolved, Complaint> {
         if let Some(file) = self.config.take() {
             config_file::fill(&mut self, &file)?;
         }
-        if self.network_disabled == Some(true) {
-            return Err(Complaint::usage(
-                "network_disabled: this version cannot cut processes off the network; \
-                 start it inside a sandbox that does, and leave the key out",
-            ));
-        }
         let default = Config::default();
-        let at_least = |name: &str, value: usize, least: usize| {
-            if value >= least { Ok(value) } else { Err(Complaint::usage(format!("{name} must be at least {least}"))) }
-        };
         let config = Config {
             allowed: self.allowed_commands.unwrap_or(default.allowed),
-            max_procs: at_least("max_procs", self.max_procs.unwrap_or(default.max_procs), 1)?,
+            max_procs: self.max_procs.unwrap_or(default.max_procs),
             default_timeout: self.default_timeout.unwrap_or(default.default_timeout),
             max_timeout: self.max_timeout.unwrap_or(default.max_timeout),
-            kill_grace: seconds("kill_grace", self.kill_grace)?.unwrap_or(default.kill_grace),
+            kill_grace: self.kill_grace.map_or(default.kill_grace, Duration::from_secs_f64),
             max_output_bytes: self.max_output_bytes.unwrap_or(default.max_output_bytes),
             inherit_env: self.inherit_env.unwrap_or(default.inherit_env),
             watchdog: !self.no_watchdog && self.watchdog.unwrap_or(default.watchdog),
@@ -136,11 +124,8 @@ impl Settings {
             Some(Wire::Spec) | None => Dialect::Spec,
         };
         let mut options = Options { dialect, ..Options::default() };
-        options.max_line_bytes =
-            at_least("max_line_bytes", self.max_line_bytes.unwrap_or(options.max_line_bytes), LEAST_LINE_BYTES)?;
-        if let Some(delay) = seconds("first_event_delay", self.first_event_delay)? {
-            options.first_event_delay = Some(delay);
-        }
+        options.max_line_bytes = self.max_line_bytes.unwrap_or(options.max_line_bytes);
+        options.first_event_delay = self.first_event_delay.map(Duration::from_secs_f64);
         options.auth_token = auth_token(self.auth_token_file)?;
         options.log = match self.log {
             None => Log::none(),
@@ -152,16 +137,47 @@ impl Settings {
     }
 }
 
-fn seconds(name: &str, value: Option<f64>) -> Result<Option<Duration>, Complaint> {
-    let wrong = |_| Complaint::usage(format!("{name} must be a number of seconds, 0 or more"));
-    value.map(Duration::try_from_secs_f64).transpose().map_err(wrong)
+const WHOLE: &str = "must be a whole number, 0 or more";
+const SPAN: &str = "must be a number of seconds, 0 or more";
+
+/// Checks a number of processes.
+pub fn max_procs(count: usize) -> Result<usize, String> {
+    if count > 0 { Ok(count) } else { Err("must be at least 1".into()) }
+}
+
+/// Checks a span of time, in seconds.
+pub fn span(seconds: f64) -> Result<f64, String> {
+    Duration::try_from_secs_f64(seconds).map(|_| seconds).map_err(|_| SPAN.into())
+}
+
+/// Checks the length of a line: requests must fit.
+pub fn max_line_bytes(bytes: usize) -> Result<usize, String> {
+    if bytes >= 1024 { Ok(bytes) } else { Err("must be at least 1024".into()) }
+}
+
+/// Checks what cannot be had: that processes are cut off the network.
+pub fn network_disabled(disabled: bool) -> Result<bool, String> {
+    if disabled {
+        return Err("this version cannot cut processes off the network; start it in a sandbox that does".into());
+    }
+    Ok(disabled)
+}
+
+/// Checks the name of a program that is to be allowed.
+fn program_name(name: &str) -> Result<String, String> {
+    if name.is_empty() || name.contains(',') {
+        return Err("give one name, and the flag again for each other".into());
+    }
+    Ok(name.into())
 }
 
 fn auth_token(file: Option<PathBuf>) -> Result<Option<Secret>, Complaint> {
     let (token, place) = match file {
         Some(file) => match std::fs::read_to_string(&file) {
             Ok(text) => (text.trim().to_owned(), format!("{}", file.display())),
-            Err(e) => return Err(Complaint::usage(format!("{}: cannot be read: {e}", file.display()))),
+            Err(e) => {
+                return Err(Complaint::usage(format!("auth_token_file: {}: cannot be read: {e}", file.display())));
+            }
         },
         None => match std::env::var(AUTH_TOKEN_ENV) {
             Ok(token) => (token, AUTH_TOKEN_ENV.to_owned()),

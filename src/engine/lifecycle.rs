@@ -226,6 +226,25 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_long_sequence_ends_once(inputs in proptest::collection::vec(0..10_usize, 0..200)) {
+            let all = [Input::Interrupt, TERM, KILL, TIMEOUT, CLOSE, Input::GraceOver, exited(0), signalled(9),
+                Input::GroupGone, Input::Reap];
+            let mut state = State::NEW;
+            let mut effects = Vec::new();
+            // Whatever came before, an exit, the group's end and reaping bring it to its end.
+            for input in inputs.into_iter().map(|at| all[at]).chain([exited(1), Input::GroupGone, Input::Reap]) {
+                let (next, more) = state.step(input);
+                effects.extend(more);
+                state = next;
+            }
+            let count = |wanted: Effect| effects.iter().filter(|effect| **effect == wanted).count();
+            assert_eq!((count(Effect::Settle), count(Effect::Reap), count(Effect::Finish)), (1, 1, 1));
+            assert_eq!(effects.last(), Some(&Effect::Finish));
+        }
+    }
+
     #[test]
     fn any_order_of_inputs_finishes_at_most_once_and_does_nothing_after() {
         let inputs = [

@@ -171,6 +171,24 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn nothing_passes_that_is_not_allowed_or_cannot_be_passed(
+            cmd in proptest::collection::vec("ls|sh|\\PC{0,6}|[a\0=/]{0,4}", 0..4),
+            env in proptest::collection::vec(("[A-Z_=\0]{0,5}|LD_[A-Z]{0,3}", "[a\0]{0,3}"), 0..4),
+        ) {
+            let request = SpawnRequest { cmd, env, ..SpawnRequest::default() };
+            if policy(|_| {}).check(&request).is_ok() {
+                assert!(["ls", "sh"].contains(&request.cmd[0].as_str()));
+                assert!(request.cmd.iter().all(|word| !word.contains('\0')));
+                for (name, value) in &request.env {
+                    assert!(!name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0'));
+                    assert!(!name.starts_with("LD_"));
+                }
+            }
+        }
+    }
+
     #[test]
     fn time_limits() {
         let seconds = |limit: Option<Duration>| limit.map_or(0, |limit| limit.as_secs());

@@ -48,6 +48,14 @@ pub struct KillRefused {
     pub status: Option<Status>,
 }
 
+impl std::fmt::Display for KillRefused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+impl std::error::Error for KillRefused {}
+
 /// One process of a session.
 pub struct Process {
     /// What it is called.

@@ -18,7 +18,7 @@ use super::reply::Reply;
 use crate::model::{ProcId, Refusal};
 use crate::os;
 
-/// Bytes that may wait for a child to read them; each write counts [`WRITE_COST`] more.
+/// Bytes that may wait for a child to read them; each write counts 512 more (R21).
 pub const MAX_QUEUED: usize = 1024 * 1024;
 
 /// What a waiting write costs beside its bytes, so that a million empty ones are bounded too.

@@ -141,6 +141,7 @@ fn complete(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::strategy::Strategy;
 
     /// Feeds the reads, flushing after each if `quiet`, and returns all pieces.
     fn pieces(reads: &[&[u8]], quiet: bool) -> Vec<Vec<u8>> {
@@ -210,6 +211,47 @@ mod tests {
         }
         let exact = [vec![b'x'; MAX_PIECE - 1], vec![b'\n']].concat();
         assert_eq!(pieces(&[&exact], false), [exact.as_slice()]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_split_of_any_bytes_gives_the_same_text_and_bytes(
+            parts in proptest::collection::vec(
+                proptest::prop_oneof![
+                    "[a≤😀\n\r]{0,8}".prop_map(String::into_bytes),
+                    proptest::collection::vec(proptest::prelude::any::<u8>(), 0..8),
+                    proptest::strategy::Just(vec![b'x'; 40_000]),
+                ],
+                0..12,
+            ),
+            cuts in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), proptest::bool::ANY), 0..20),
+        ) {
+            let bytes = parts.concat();
+            let mut at: Vec<(usize, bool)> = cuts.iter().map(|(index, quiet)| (index.index(bytes.len() + 1), *quiet)).collect();
+            at.sort_unstable();
+            let mut splitter = Splitter::default();
+            let (mut text, mut exact, mut start) = (String::new(), Vec::new(), 0);
+            let mut keep = |chunk: Option<Chunk>| {
+                for piece in chunk.iter().flat_map(Chunk::pieces) {
+                    assert!(!piece.bytes().is_empty() && piece.bytes().len() <= MAX_PIECE);
+                    text.push_str(&piece.text());
+                    exact.extend_from_slice(piece.bytes());
+                }
+            };
+            for (end, quiet) in at {
+                splitter.push(&bytes[start..end]);
+                keep(splitter.take());
+                if quiet {
+                    keep(splitter.flush());
+                }
+                start = end;
+            }
+            splitter.push(&bytes[start..]);
+            keep(splitter.take());
+            keep(splitter.finish());
+            assert!(exact == bytes, "bytes were lost or changed");
+            assert_eq!(text, String::from_utf8_lossy(&bytes));
+        }
     }
 
     #[test]

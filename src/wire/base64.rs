@@ -75,6 +75,15 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn what_is_decoded_is_what_would_be_encoded(text in "[A-Za-z0-9+/=]{0,40}") {
+            if let Ok(bytes) = decode(&text) {
+                assert_eq!(encode(&bytes), text);
+            }
+        }
+    }
+
     #[test]
     fn other_texts_are_refused() {
         for text in

@@ -76,6 +76,7 @@ fn failed(failure: &Failure) -> String {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::UnknownProc { id } if id.is_empty() => f.write_str("Process not found: proc_id is missing or empty"),
             Self::UnknownProc { id } => write!(f, "Process not found: {}", Excerpt(id)),
             Self::ProcDead { id } => write!(f, "Process has already exited: {id}"),
             Self::ProcLimit { max } => {
@@ -84,14 +85,14 @@ impl fmt::Display for Refusal {
             Self::Undelivered { max } => {
                 write!(f, "{max} ended processes wait for their events to be read; read them first")
             }
-            Self::EmptyCommand => f.write_str("Empty command; cmd needs at least the program's name"),
+            Self::EmptyCommand => f.write_str("Empty command; cmd must be a list that begins with the program's name"),
             Self::CommandNotAllowed { name, allowed } => {
-                write!(f, "Command not allowed: {}; allowed: {}", Excerpt(name), allowed.join(", "))
+                write!(f, "Command not allowed: {}; allowed: {}", Excerpt(name), list(allowed))
             }
             Self::InvalidArgument { why } => write!(f, "{}", Excerpt(why)),
             Self::CwdNotFound { cwd, why } => write!(f, "cwd not found: {}: {why}", Excerpt(cwd)),
             Self::ProgramNotFound { name } => {
-                write!(f, "{name} is allowed but was not found on the host's PATH; install it or extend PATH")
+                write!(f, "{name} is allowed but not found on the host's PATH; install it or extend PATH")
             }
             Self::StdinClosed { why } => write!(f, "standard input is closed: {why}"),
             Self::StdinFull { taken: 0, size, limit } if size > limit => {
@@ -112,6 +113,10 @@ impl fmt::Display for Refusal {
             }
         }
     }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "nothing".into() } else { names.join(", ") }
 }
 
 /// The start of a text that an agent sent: an error never repeats megabytes.
@@ -175,7 +180,7 @@ mod tests {
                 Refusal::CwdNotFound { cwd: "/x".into(), why: "not a directory" },
                 "cwd_not_found: cwd not found: /x: not a directory",
             ),
-            (Refusal::ProgramNotFound { name: "x".into() }, "program_not_found: x is allowed but was not found"),
+            (Refusal::ProgramNotFound { name: "x".into() }, "program_not_found: x is allowed but not found"),
             (Refusal::StdinClosed { why: "w" }, "stdin_closed: standard input is closed: w"),
             (Refusal::StdinFull { taken: 0, size: 3, limit: 5 }, "stdin_full: the process has not read"),
             (Refusal::StdinFull { taken: 0, size: 6, limit: 5 }, "stdin_full: a write of 6 bytes"),

@@ -281,6 +281,30 @@ mod tests {
         }
     }
 
+    /// Pieces of messages, well and badly formed.
+    const PIECES: &str = r#"\{|\}|\[|\]|,|:|"type"|"id"|"cmd"|"env"|"timeout"|"proc/spawn/req"|"ping"|"x"|-?[0-9]{1,20}|1e9{1,3}|null|true|"\\\\u[0-9a-f]{4}"|[ \t]|\PC"#;
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_of_bytes_panics_or_goes_unanswered(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let blank = bytes.iter().all(|b| b" \t\r".contains(b));
+            assert_eq!(decode(&bytes).is_none(), blank);
+        }
+
+        #[test]
+        fn no_line_of_pieces_panics(pieces in proptest::collection::vec(PIECES, 0..40)) {
+            let _ = decode(pieces.concat().as_bytes());
+        }
+
+        #[test]
+        fn no_change_of_a_good_line_panics(at in 0..140_usize, with in proptest::prelude::any::<u8>()) {
+            let mut line = br#"{"type":"proc/spawn/req","id":"p1","version":"1.0","ts":1.5,"cmd":["ls"],"env":{"A":"b"},"stdin_mode":"pipe","timeout":0}"#.to_vec();
+            let at = at % line.len();
+            line[at] = with;
+            assert!(decode(&line).is_some());
+        }
+    }
+
     #[test]
     fn good_lines() {
         let body = |line: &str| match decode(line.as_bytes()) {

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use wait_timeout::ChildExt;
 
 use monitor::Monitor;
+pub use monitor::{is_terminal, payload};
 
 /// How long a test waits for something that is sure to come: long, since machines are shared.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -133,7 +134,7 @@ impl Host {
         match self.lines.recv_deadline(deadline) {
             Ok(line) => {
                 self.note("←", line.trim_end());
-                let message = self.monitor.saw(&line);
+                let message = self.monitor.saw(&line).unwrap_or_else(|fault| panic!("{fault}"));
                 let is_output = message["type"] == "proc/read/event" && !is_terminal(&message);
                 if is_output && self.keep_output {
                     let key = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
@@ -325,7 +326,7 @@ impl Host {
         let (code, took) = self.wait_end();
         assert_eq!(code, Some(0));
         assert!(took < Duration::from_secs(3), "the host took {took:?} to end");
-        self.monitor.end();
+        self.monitor.end().unwrap();
     }
 }
 
@@ -338,18 +339,4 @@ impl Drop for Host {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The payload of an event, in either dialect.
-pub fn payload(event: &Value) -> Value {
-    match event["data"].as_str() {
-        Some(text) => serde_json::from_str(text).expect("data holds JSON"),
-        None => event["data"].clone(),
-    }
-}
-
-/// Whether a message is the last event of a process.
-pub fn is_terminal(message: &Value) -> bool {
-    message["type"] == "proc/read/event"
-        && (message["stream_type"] == "killed" || payload(message).get("code").is_some())
 }

@@ -107,6 +107,9 @@ const LAST_WRITE: Duration = Duration::from_millis(100);
 /// Serves one agent until its input ends, it asks for a shutdown, its output breaks, or anything arrives on `stop`; then
 /// ends its processes (R8). Returns in under 3 s from that, or within the shutdown's own timeout.
 ///
+/// Dropping the other end of `stop` stops nothing; whoever has no use for it passes
+/// [`crossbeam_channel::never::<()>()`](crossbeam_channel::never). `examples/serve.rs` serves a pair of connections.
+///
 /// # Errors
 /// When the system gives no threads.
 pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &Receiver<T>) -> io::Result<Ended> {
