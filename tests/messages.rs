@@ -30,7 +30,7 @@ fn every_kind_of_bad_line_gets_one_named_error_and_a_good_one_still_works() {
         (b"3".to_vec(), "parse_error", "a number", ""),
         (b"\x0c".to_vec(), "parse_error", "JSON", ""),
         (b"\xff\xfe{}".to_vec(), "parse_error", "UTF-8", ""),
-        (deep, "parse_error", "JSON", ""),
+        (deep, "parse_error", "a list", ""),
         (br#"{"id":"x"}"#.to_vec(), "invalid_message", "type", "x"),
         (br#"{"type":"proc/fly/req","id":"x"}"#.to_vec(), "invalid_message", "proc/fly/req", "x"),
         (br#"{"type":"proc/read/event","id":"x"}"#.to_vec(), "invalid_message", "never by agents", "x"),
@@ -77,6 +77,21 @@ fn fault_13_a_line_of_64_mib_is_refused_in_bounded_memory() {
     assert_eq!(code, "parse_error");
     assert!(words.contains("8388608"), "{words}");
     assert_eq!(host.call("ping", json!({}))["type"], "pong");
+    assert!(system::rss(host.pid()) < 40 * 1024, "{} KiB", system::rss(host.pid()));
+    host.finish();
+}
+
+#[test]
+fn a_full_line_of_small_things_is_read_in_bounded_memory() {
+    let mut host = Host::start(&[]);
+    // Each of these would be many times its length if it were held.
+    for (key, item) in [("x", "{\"\":[0]}"), ("x", "[0]"), ("cmd", "0"), ("cmd", "\"\""), ("env", "{}")] {
+        let items = vec![item; (8 << 20) / (item.len() + 1) - 100].join(",");
+        host.send_raw(format!("{{\"type\":\"proc/spawn/req\",\"id\":\"big\",\"{key}\":[{items}]}}\n").as_bytes());
+        let from = host.seen.len();
+        host.wait_from(from, common::PATIENCE, |message| message["req_id"] == "big");
+        assert!(system::peak_rss(host.pid()) < 64 * 1024, "{key} {item}: {} KiB", system::peak_rss(host.pid()));
+    }
     assert!(system::rss(host.pid()) < 40 * 1024, "{} KiB", system::rss(host.pid()));
     host.finish();
 }

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::thread;
+use std::time::Duration;
 
 use a2e_proc::engine::Host;
 use a2e_proc::face::a2e;
@@ -230,17 +231,24 @@ struct Interrupts {
 impl Interrupts {
     /// Asks the command to end, as the signal says; whoever asks again means it.
     fn forward(self) {
+        let kill = |signal| self.requests.send(&KillReq { proc_id: self.proc_id.clone(), signal });
         let mut asked = false;
         for signal in self.signals {
-            let signal = match signal {
-                _ if asked => "SIGKILL",
-                EndSignal::Interrupt => "SIGINT",
-                EndSignal::Hangup | EndSignal::Terminate => {
-                    asked = true;
-                    "SIGTERM"
-                }
+            let (name, code) = match signal {
+                EndSignal::Interrupt => ("SIGINT", 130),
+                EndSignal::Hangup => ("SIGTERM", 129),
+                EndSignal::Terminate => ("SIGTERM", 143),
             };
-            let _ = self.requests.send(&KillReq { proc_id: self.proc_id.clone(), signal });
+            if !asked {
+                let _ = kill(name);
+                asked = signal != EndSignal::Interrupt;
+                continue;
+            }
+            let _ = kill("SIGKILL");
+            let _ = self.requests.send(&Shutdown { timeout: 0 });
+            // If the rest of this program does not come to its end by itself now, it hangs in an output that nobody reads.
+            thread::sleep(Duration::from_secs(1));
+            std::process::exit(code);
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Shared {
 pub struct Cap {
     most: u64,
     taken: AtomicU64,
+    /// Bytes that were admitted, and discarded as part of a character that was not.
+    cut: AtomicU64,
     said: AtomicBool,
 }
 
@@ -52,12 +54,12 @@ impl Cap {
     /// At most so many bytes; 0 is no cap.
     pub fn new(most: u64) -> Self {
         let most = if most == 0 { u64::MAX } else { most };
-        Self { most, taken: AtomicU64::new(0), said: AtomicBool::new(false) }
+        Self { most, taken: AtomicU64::new(0), cut: AtomicU64::new(0), said: AtomicBool::new(false) }
     }
 
     /// Bytes discarded so far.
     pub fn dropped(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed).saturating_sub(self.most)
+        self.taken.load(Ordering::Relaxed).saturating_sub(self.most) + self.cut.load(Ordering::Relaxed)
     }
 
     /// Counts `size` more bytes and says how many of them may pass.
@@ -169,7 +171,8 @@ impl<P: AsFd + Read> Reader<'_, P> {
             // A character that the cap cuts in two goes with what is discarded.
             let rest = self.splitter.flush();
             self.publish_chunk(rest)?;
-            self.splitter = Splitter::default();
+            let cut = std::mem::take(&mut self.splitter).held();
+            self.shared.cap.cut.fetch_add(cut as u64, Ordering::Relaxed);
             if self.shared.cap.say_once() {
                 self.publish(EventKind::Capped { stream: self.stream })?;
             }

@@ -175,8 +175,11 @@ impl Process {
     }
 
     /// Writes to its standard input (R21).
-    pub fn write(&self, data: Vec<u8>, eof: bool, reply: Reply<Result<(), Refusal>>) {
-        let has_ended = self.inner.lock().state.outcome().is_some();
+    pub fn write(self: &Arc<Self>, data: Vec<u8>, eof: bool, reply: Reply<Result<(), Refusal>>) {
+        let mut inner = self.inner.lock();
+        self.notice_exit(&mut inner);
+        let has_ended = inner.state.outcome().is_some();
+        drop(inner);
         if has_ended {
             reply.send(Err(Refusal::ProcDead { id: self.identity.id.clone() }));
         } else {

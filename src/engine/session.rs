@@ -227,7 +227,7 @@ impl Session {
     pub fn close(&self, closing: Closing) {
         let mut deadlines = Deadlines::new(closing);
         self.end_processes(&mut deadlines, |_| {});
-        self.wait_published(deadlines.over());
+        self.wait_published(|| Instant::now() >= deadlines.over());
         self.close_bus();
     }
 
@@ -256,10 +256,11 @@ impl Session {
         }
     }
 
-    /// Waits until the last event of every process is in the subscriber's queue. False if `deadline` comes first.
-    pub fn wait_published(&self, deadline: Instant) -> bool {
+    /// Waits until the last event of every process is in the subscriber's queue. False if `give_up`, which is asked every few
+    /// milliseconds, says so first.
+    pub fn wait_published(&self, mut give_up: impl FnMut() -> bool) -> bool {
         while !self.registry.all_published() {
-            if Instant::now() >= deadline {
+            if give_up() {
                 return false;
             }
             self.registry.wait_change();

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::process::ChildStdin;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -45,6 +46,8 @@ struct Queue {
     cost: usize,
     eof: bool,
     writing: bool,
+    /// Nobody reads any more.
+    broken: bool,
 }
 
 struct Waiting {
@@ -73,6 +76,7 @@ impl Stdin {
                 cost: 0,
                 eof: false,
                 writing: false,
+                broken: false,
             }),
             None => State::Closed(Refusal::StdinClosed { why: "it was spawned with stdin_mode \"null\"" }),
         };
@@ -115,6 +119,7 @@ impl Stdin {
             queue.eof = true;
             if !queue.writing {
                 state.write_now(&mut due);
+                state.close_if_broken(&mut due);
             }
         }
         drop(state);
@@ -131,6 +136,7 @@ impl Stdin {
     /// Writes what the pipe takes now, and has a thread wait to write the rest.
     fn write_or_wait(self: &Arc<Self>, state: &mut State, due: &mut Due) {
         state.write_now(due);
+        state.close_if_broken(due);
         let State::Open(queue) = state else { return };
         if queue.waiting.is_empty() {
             return;
@@ -163,6 +169,18 @@ impl Stdin {
                 due = state.close(&Refusal::ProcDead { id: self.id.clone() });
             }
             state.write_now(&mut due);
+            if state.is_broken() {
+                // The process has closed its end, or it is dying: the system closes its descriptors first. In that case the
+                // waiter is about to say so.
+                drop(state);
+                answer(std::mem::take(&mut due));
+                let dying = os::wait_readable(ended, None, Some(DYING)).is_ok_and(|ready| ready.data);
+                state = self.state.lock();
+                if dying {
+                    due = state.close(&Refusal::ProcDead { id: self.id.clone() });
+                }
+                state.close_if_broken(&mut due);
+            }
             let done = match &mut *state {
                 State::Closed(_) => true,
                 State::Open(queue) => {
@@ -179,7 +197,20 @@ impl Stdin {
     }
 }
 
+/// How long a process that has closed its standard input is given to turn out to be dying.
+const DYING: Duration = Duration::from_millis(100);
+
 impl State {
+    fn is_broken(&self) -> bool {
+        matches!(self, Self::Open(Queue { broken: true, .. }))
+    }
+
+    fn close_if_broken(&mut self, due: &mut Due) {
+        if self.is_broken() {
+            due.extend(self.close(&Refusal::StdinClosed { why: "the process closed its end" }));
+        }
+    }
+
     /// Writes what the pipe takes now; closes it after the last byte if that was asked for.
     fn write_now(&mut self, due: &mut Due) {
         let Self::Open(queue) = self else { return };
@@ -188,7 +219,7 @@ impl State {
                 Ok(count) => first.written += count,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    due.extend(self.close(&Refusal::StdinClosed { why: "the process closed its end" }));
+                    queue.broken = true;
                     return;
                 }
             }

@@ -76,6 +76,11 @@ impl Splitter {
         Some(Chunk { bytes, ends: std::mem::take(&mut self.ends) })
     }
 
+    /// Bytes that are held.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether a part of a line is held that [`Splitter::flush`] would finish.
     pub fn has_partial(&self) -> bool {
         complete(&self.held[self.start()..]) > 0

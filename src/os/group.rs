@@ -48,30 +48,32 @@ fn read_live_groups() -> Option<HashSet<i32>> {
         }
         match std::fs::read(entry.path().join("stat")) {
             Ok(stat) => groups.extend(live_member_of(&stat)),
-            Err(e) if is_gone(&e) => {}
+            Err(e) if is_nobody(&e) => {}
             Err(_) => return None,
         }
     }
     Some(groups)
 }
 
-/// Whether a process has left between the listing and the reading. Any other error says nothing about it.
+/// Whether a process has left between the listing and the reading, or is a stranger's that may not be looked at. Any other
+/// error says nothing about it.
 #[cfg(target_os = "linux")]
-fn is_gone(error: &std::io::Error) -> bool {
-    let errno = rustix::io::Errno::from_io_error(error);
-    matches!(errno, Some(rustix::io::Errno::NOENT | rustix::io::Errno::SRCH))
+fn is_nobody(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM))
 }
 
 /// The group of a process that lives, from its `/proc/PID/stat`: `pid (name) state parent group …`, where the name may hold
-/// anything.
+/// anything. One whose main thread alone has ended is called a zombie there, but has more threads than that one.
 #[cfg(target_os = "linux")]
 fn live_member_of(stat: &[u8]) -> Option<i32> {
     let end_of_name = stat.iter().rposition(|&b| b == b')')?;
     let rest = String::from_utf8_lossy(&stat[end_of_name + 1..]);
-    let mut fields = rest.split_ascii_whitespace();
-    let lives = !matches!(fields.next()?, "Z" | "X" | "x");
-    let group = fields.nth(1)?.parse().ok()?;
-    lives.then_some(group)
+    let fields: Vec<&str> = rest.split_ascii_whitespace().take(18).collect();
+    let is_dead = matches!(*fields.first()?, "Z" | "X" | "x");
+    let threads: u32 = fields.get(17).and_then(|field| field.parse().ok()).unwrap_or(1);
+    let group = fields.get(2)?.parse().ok()?;
+    (!is_dead || threads > 1).then_some(group)
 }
 
 /// Where there is no process table to read, the leader's own death is taken for the group's: what is left of it gets
@@ -87,7 +89,9 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_past_any_name() {
-        let rows: [(&[u8], Option<i32>); 6] = [
+        let rows: [(&[u8], Option<i32>); 8] = [
+            (b"12 (py) Z 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0", Some(7)),
+            (b"12 (py) Z 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0", None),
             (b"12 (sleep) S 1 7 8 0 -1", Some(7)),
             (b"12 (a) Z 1 (b) R 3 7 9", Some(7)),
             (b"12 (sleep) Z 1 7 7 0 -1", None),

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process, kill_process_group, waitid};
-use wait_timeout::ChildExt;
 
 use super::watchdog::Watchdog;
 use crate::model::{Exit, Signal, StdinMode};
@@ -179,7 +178,11 @@ impl Leader {
         if let Some(watchdog) = &self.watchdog {
             watchdog.forget(self.pid);
         }
-        let _ = self.child.wait_timeout(Duration::from_secs(1));
+        // Not `wait_timeout`: it needs descriptors, and panics without.
+        let start = Instant::now();
+        while self.child.try_wait().is_ok_and(|left| left.is_none()) && start.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn take_pipes(&mut self) -> io::Result<Pipes> {
@@ -284,8 +287,13 @@ fn wait(
 
 /// Whether the other side of an input has gone, though there may be more to read. False where that cannot be told.
 pub fn is_hung_up(fd: impl AsFd) -> bool {
-    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    // Of a socket, the other side may have closed one direction only.
+    #[cfg(target_os = "linux")]
+    let closed = PollFlags::HUP | PollFlags::RDHUP;
+    #[cfg(not(target_os = "linux"))]
+    let closed = PollFlags::HUP;
+    let mut fds = [PollFd::new(&fd, closed)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && fds[0].revents().intersects(closed)
 }
 
 /// How many bytes can be read from a pipe now.

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, PipeWriter, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -61,7 +62,12 @@ impl Watchdog {
     /// # Errors
     /// When there is no `/bin/sh`, or the system gives no process or pipe.
     pub fn start() -> io::Result<Self> {
-        Ok(Self(Mutex::new(State { running: Some(Running::start()?), groups: BTreeSet::new() })))
+        let mut running = Running::start()?;
+        // The first wait with a limit sets a signal handler up, and panics if it has no descriptors for that: see that there
+        // are some, and have it done now.
+        drop(UnixStream::pair()?);
+        running.child.wait_timeout(Duration::ZERO)?;
+        Ok(Self(Mutex::new(State { running: Some(running), groups: BTreeSet::new() })))
     }
 
     /// Has the group killed should the host be ended from now on.

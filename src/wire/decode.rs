@@ -3,7 +3,8 @@
 //!
 //! No line of bytes makes this panic, and none ends the session: what cannot be read becomes a [`Rejection`].
 
-use serde_json::Value;
+use serde_json::Number;
+use serde_json::value::RawValue;
 
 use super::base64;
 use super::code::ErrorCode;
@@ -70,16 +71,13 @@ fn unreadable(message: String) -> Rejection {
 fn read(line: &[u8]) -> Result<Request, Rejection> {
     let text = std::str::from_utf8(line)
         .map_err(|e| unreadable(format!("the line is not UTF-8 from byte {} on", e.valid_up_to())))?;
-    let value: Value = serde_json::from_str(text).map_err(|e| unreadable(format!("the line is not JSON: {e}")))?;
-    let Value::Object(fields) = value else {
-        return Err(unreadable(format!("the line is {}, not a JSON object", kind_of(&value))));
-    };
-    let mut fields = Fields::new(fields);
+    let mut fields = Fields::of(text).map_err(unreadable)?;
 
+    let text_of = |value: &RawValue| serde_json::from_str::<String>(value.get());
     let id = fields.take("id");
-    let req_id = id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-    let kind = fields.take("type");
-    let kind = kind.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let req_id = id.and_then(|id| text_of(id).ok()).unwrap_or_default();
+    let kind = fields.take("type").and_then(|kind| text_of(kind).ok()).unwrap_or_default();
+    let kind = kind.as_str();
     let reject = |code, message| {
         let is_proc = kind.starts_with("proc/");
         Rejection { req_id: req_id.clone(), code, message, is_proc }
@@ -94,14 +92,15 @@ fn read(line: &[u8]) -> Result<Request, Rejection> {
         return Err(reject(ErrorCode::InvalidMessage, message));
     }
     let violation = |message| reject(ErrorCode::SchemaViolation, message);
-    match id {
-        Some(Value::String(id)) if id.is_empty() => return Err(violation("id is empty".into())),
-        Some(Value::String(id)) if id.len() > MAX_ID => {
-            return Err(violation(format!("id must be at most {MAX_ID} bytes long, not {}", id.len())));
-        }
-        Some(Value::String(_)) => {}
-        Some(other) => return Err(violation(format!("id must be a string, not {}", kind_of(&other)))),
+    match id.map(RawValue::get) {
         None => return Err(violation("id is missing".into())),
+        Some(id) if !id.starts_with('"') => return Err(violation(format!("id must be a string, not {}", kind_of(id)))),
+        Some("\"\"") => return Err(violation("id is empty".into())),
+        Some(_) if req_id.is_empty() => return Err(violation("id cannot be read".into())),
+        Some(_) if req_id.len() > MAX_ID => {
+            return Err(violation(format!("id must be at most {MAX_ID} bytes long, not {}", req_id.len())));
+        }
+        Some(_) => {}
     }
     let version = version_of(&mut fields).map_err(violation)?;
     if !speaks(&version) {
@@ -120,14 +119,14 @@ fn speaks(version: &str) -> bool {
 }
 
 /// The version a message is of, and a look at its time, which this host has no use for.
-fn version_of(fields: &mut Fields) -> Result<String, String> {
+fn version_of(fields: &mut Fields<'_>) -> Result<String, String> {
     fields.number("ts")?;
     let version = fields.string("version")?;
     let older_spelling = fields.string("a2e")?;
     Ok(version.or(older_spelling).unwrap_or_else(|| super::VERSION.into()))
 }
 
-fn body_of(kind: &str, fields: &mut Fields) -> Result<Body, String> {
+fn body_of(kind: &str, fields: &mut Fields<'_>) -> Result<Body, String> {
     Ok(match kind {
         "handshake/req" => Body::Handshake(Handshake {
             agent_id: fields.string_or_empty("agent_id")?,
@@ -140,7 +139,7 @@ fn body_of(kind: &str, fields: &mut Fields) -> Result<Body, String> {
             session_id: fields.string_or_empty("session_id")?,
             cmd: fields.strings("cmd")?,
             cwd: fields.string_or_empty("cwd")?,
-            env: fields.string_map("env")?,
+            env: fields.string_map("env")?.into_iter().collect(),
             stdin_mode: stdin_mode(fields)?,
             timeout: spawn_timeout(fields)?,
         })),
@@ -157,7 +156,7 @@ fn body_of(kind: &str, fields: &mut Fields) -> Result<Body, String> {
     })
 }
 
-fn stdin_mode(fields: &mut Fields) -> Result<StdinMode, String> {
+fn stdin_mode(fields: &mut Fields<'_>) -> Result<StdinMode, String> {
     match fields.string("stdin_mode")?.as_deref() {
         None | Some("pipe") => Ok(StdinMode::Pipe),
         Some("null") => Ok(StdinMode::Null),
@@ -166,23 +165,24 @@ fn stdin_mode(fields: &mut Fields) -> Result<StdinMode, String> {
 }
 
 /// The time limit of a spawn: whole seconds from 0 to [`MAX_TIMEOUT`] (R12). `5.0` is a whole number too.
-fn spawn_timeout(fields: &mut Fields) -> Result<Option<u32>, String> {
+fn spawn_timeout(fields: &mut Fields<'_>) -> Result<Option<u32>, String> {
     let Some(value) = fields.take("timeout") else {
         return Ok(None);
     };
-    let from_float = || value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..1e12).contains(float));
-    let whole = value.as_u64().or_else(|| from_float().map(|float| float as u64));
+    let number: Option<Number> = serde_json::from_str(value.get()).ok();
+    let from_float = |number: &Number| number.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e12).contains(n));
+    let whole = number.and_then(|number| number.as_u64().or_else(|| from_float(&number).map(|float| float as u64)));
     match whole.filter(|&seconds| seconds <= MAX_TIMEOUT) {
         Some(seconds) => Ok(u32::try_from(seconds).ok()),
         None => {
-            let got = if value.is_number() { value.to_string() } else { kind_of(&value).into() };
+            let got = if kind_of(value.get()) == "a number" { excerpt(value.get()) } else { kind_of(value.get()) };
             Err(format!("timeout must be whole seconds from 0 to {MAX_TIMEOUT}, not {got}"))
         }
     }
 }
 
 /// The time limit of a shutdown, which need not be whole.
-fn shutdown_timeout(fields: &mut Fields) -> Result<f64, String> {
+fn shutdown_timeout(fields: &mut Fields<'_>) -> Result<f64, String> {
     match fields.number("timeout")? {
         None => Ok(SHUTDOWN_TIMEOUT),
         Some(seconds) if seconds >= 0.0 => Ok(seconds),
@@ -191,7 +191,7 @@ fn shutdown_timeout(fields: &mut Fields) -> Result<f64, String> {
 }
 
 /// What is to be written: text, or bytes if `encoding` is `base64` (R21).
-fn data(fields: &mut Fields) -> Result<Vec<u8>, String> {
+fn data(fields: &mut Fields<'_>) -> Result<Vec<u8>, String> {
     let data = fields.string_or_empty("data")?;
     match fields.string("encoding")?.as_deref() {
         None | Some("utf-8" | "utf8" | "") => Ok(data.into_bytes()),
@@ -221,9 +221,19 @@ mod tests {
             (b"[1]".to_vec(), "", "parse_error", "a list"),
             (b"3".to_vec(), "", "parse_error", "a number"),
             (b"{} {}".to_vec(), "", "parse_error", "not JSON"),
-            ([b"[".repeat(10_000), b"]".repeat(10_000)].concat(), "", "parse_error", "recursion"),
-            (br#"{"type":"ping","id":"x","ts":1e999}"#.to_vec(), "", "parse_error", "number out of range"),
-            (br#"{"type":"ping","id":"\ud800"}"#.to_vec(), "", "parse_error", "not JSON"),
+            ([b"[".repeat(10_000), b"]".repeat(10_000)].concat(), "", "parse_error", "a list"),
+            (br#"{"type":"ping","id":"x","ts":1e999}"#.to_vec(), "x", "schema_violation", "ts is out of range"),
+            (br#"{"type":"ping","id":"\ud800"}"#.to_vec(), "", "schema_violation", "id cannot be read"),
+            (spawn(r#""cwd":"\udcff""#).into(), "x", "schema_violation", "cwd cannot be read"),
+            (spawn(r#""cmd":["\udcff"]"#).into(), "x", "schema_violation", "cmd[0] cannot be read"),
+            (
+                spawn(&format!(r#""cmd":["ls"{}]"#, r#","""#.repeat(100_000))).into(),
+                "x",
+                "schema_violation",
+                "cmd has more",
+            ),
+            (spawn(r#""env":{"A":"\ud800"}"#).into(), "x", "schema_violation", "env.A cannot be read"),
+            (spawn(r#""timeout":1e999"#).into(), "x", "schema_violation", "timeout"),
             (b"{}".to_vec(), "", "invalid_message", "no type"),
             (br#"{"id":"x"}"#.to_vec(), "x", "invalid_message", "no type"),
             (br#"{"type":7,"id":"x"}"#.to_vec(), "x", "invalid_message", "not a string"),
@@ -315,6 +325,10 @@ mod tests {
         assert_eq!(decode(b" \t\r"), None);
         assert_eq!(body("{\"type\":\"ping\",\"id\":\"x\"}\r"), Body::Ping);
         assert_eq!(body(r#"{"type":"ping","id":"x","a2e":"1.99999999999","extra":{"a":[1]}}"#), Body::Ping);
+        // What is skipped is not held, however deep or strange it is.
+        let deep = ["[".repeat(10_000), "]".repeat(10_000)].concat();
+        let strange = format!(r#"{{"type":"ping","id":"x","x":{deep},"y":1e999,"z":"\ud800","id":"z"}}"#);
+        assert_eq!(body(&strange), Body::Ping);
         assert_eq!(body(r#"{"type":"shutdown","id":"x"}"#), Body::Shutdown { timeout: 10.0 });
         assert_eq!(
             body(r#"{"type":"proc/kill/req","id":"x","proc_id":"p"}"#),

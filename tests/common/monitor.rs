@@ -1,6 +1,6 @@
 //! What must hold of every line that a host writes, whatever the test is about. The soak test plants faults to see it fail.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::Value;
 
@@ -8,7 +8,9 @@ use serde_json::Value;
 #[derive(Default)]
 pub struct Monitor {
     asked: HashMap<String, bool>,
-    ids: HashSet<String>,
+    ids: HashSet<u128>,
+    /// The ids that are known, oldest first: no more than can be held.
+    known_ids: VecDeque<u128>,
     procs: HashMap<String, Proc>,
     /// Whether every request is announced, so that an answer to anything else is a fault.
     pub strict: bool,
@@ -42,8 +44,13 @@ impl Monitor {
         if id.len() != 32 || !id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(wrong("not an id"));
         }
-        if !self.ids.insert(id.to_owned()) {
+        let id = u128::from_str_radix(id, 16).map_err(|_| wrong("not an id"))?;
+        if !self.ids.insert(id) {
             return Err(wrong("an id came twice"));
+        }
+        self.known_ids.push_back(id);
+        if self.known_ids.len() > 100_000 {
+            self.known_ids.pop_front().map(|id| self.ids.remove(&id));
         }
         if kind == "proc/read/event" {
             self.event(&message, text("proc_id")?, req_id).map_err(|what| wrong(&what))?;

@@ -59,8 +59,17 @@ pub fn children(pid: i32) -> Vec<i32> {
 
 /// Resident memory, in KiB.
 pub fn rss(pid: i32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most that it ever was, in KiB.
+pub fn peak_rss(pid: i32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: i32, which: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(which)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

@@ -104,6 +104,9 @@ impl Reason {
 const LAST_WORDS: Duration = Duration::from_millis(300);
 const LAST_WRITE: Duration = Duration::from_millis(100);
 
+/// How often, while the writer writes its last, the reasons for a quicker end are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Serves one agent until its input ends, it asks for a shutdown, its output breaks, or anything arrives on `stop`; then
 /// ends its processes (R8). Returns in under 3 s from that, or within the shutdown's own timeout.
 ///
@@ -139,24 +142,27 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     closed.store(true, Ordering::Release);
     options.log.say(Level::Info, format_args!("closing the session: {}", why.words()));
     let mut deadlines = Deadlines::new(why.closing());
-    session.end_processes(&mut deadlines, |deadlines| {
-        if let Some(sooner) = watch.look() {
-            deadlines.hurry(sooner.closing());
-        }
-    });
+    session.end_processes(&mut deadlines, |deadlines| watch.look(deadlines));
 
     // An agent that does not take all output in time still hears how each process ended, if it takes anything.
-    if !session.wait_published(deadlines.over_less(LAST_WORDS)) {
+    let mut is_over = |watch: &mut Watch<T>, less: Duration| {
+        watch.look(&mut deadlines);
+        Instant::now() >= deadlines.over_less(less)
+    };
+    if !session.wait_published(|| is_over(&mut watch, LAST_WORDS)) {
         hurry.now();
-        session.wait_published(deadlines.over_less(LAST_WRITE));
+        session.wait_published(|| is_over(&mut watch, LAST_WRITE));
     }
     session.close_bus();
     outbox.finish();
     // A writer that has not said all by then is told to leave output out. One that is stuck in a write is left there: it
     // holds nothing but the output, and ends with it.
-    if !watch.writer_ends(deadlines.over_less(LAST_WRITE)) {
-        hurry.now();
-        watch.writer_ends(deadlines.over());
+    while !watch.writer_ends(Instant::now() + LOOK_AGAIN) {
+        if is_over(&mut watch, LAST_WRITE) {
+            hurry.now();
+            watch.writer_ends(Instant::now() + LAST_WRITE);
+            break;
+        }
     }
     if writer.is_finished() {
         let _ = writer.join();
@@ -194,16 +200,18 @@ impl<T> Watch<T> {
         }
     }
 
-    /// A further reason, which may call for a quicker end.
-    fn look(&mut self) -> Option<Reason> {
+    /// Looks for a further reason, which may call for a quicker end.
+    fn look(&mut self, deadlines: &mut Deadlines) {
         if self.stop.try_recv().is_ok() {
-            return Some(Reason::Stop);
+            deadlines.hurry(Reason::Stop.closing());
         }
-        if let Ok(Err(e)) = self.writer_ended.try_recv() {
-            self.broken = Some(e);
-            return Some(Reason::Stop);
+        if let Ok(end) = self.writer_ended.try_recv() {
+            self.broken = self.broken.take().or(end.err());
+            deadlines.hurry(Reason::Stop.closing());
         }
-        self.requests_ended.try_recv().ok()
+        if let Ok(reason) = self.requests_ended.try_recv() {
+            deadlines.hurry(reason.closing());
+        }
     }
 
     /// Whether the writer has ended, or does so by `deadline`.

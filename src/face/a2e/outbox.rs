@@ -26,8 +26,9 @@ use crate::wire::message::{Message, encode};
 /// Bytes of answers that may wait before no more requests are taken.
 const MAX_WAITING: usize = 4 * 1024 * 1024;
 
-/// How often somebody who waits for room looks whether the agent has gone.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How often somebody who waits for room looks whether the agent has gone, and for how many looks it may have taken nothing.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 6;
 
 /// Bytes after which the writer writes, though there is more to say.
 const BATCH: usize = 64 * 1024;
@@ -91,12 +92,17 @@ impl Outbox {
         let _ = self.items.send(Item::Answer { line, gate });
     }
 
-    /// Waits until there is room for more answers, or the output is gone. False if `give_up` says so meanwhile.
-    pub fn wait_for_room(&self, give_up: impl Fn() -> bool) -> bool {
+    /// Waits until there is room for more answers, or the output is gone. False if the agent has gone, as `has_gone` says, and
+    /// takes no more answers either: one that has only closed its side after its last request is still owed all of them.
+    pub fn wait_for_room(&self, has_gone: impl Fn() -> bool) -> bool {
         let mut waiting = self.room.waiting.lock();
+        let mut taken_nothing = 0;
         while waiting.bytes > MAX_WAITING && !waiting.closed {
+            let before = waiting.bytes;
             self.room.freed.wait_for(&mut waiting, LOOK_AGAIN);
-            if MutexGuard::unlocked(&mut waiting, &give_up) {
+            let gone = MutexGuard::unlocked(&mut waiting, &has_gone);
+            taken_nothing = if gone && waiting.bytes >= before { taken_nothing + 1 } else { 0 };
+            if taken_nothing == LOOKS {
                 return false;
             }
         }
@@ -175,6 +181,9 @@ impl Writer {
                 Err(TryRecvError::Disconnected) => self.events = crossbeam_channel::never(),
                 Err(TryRecvError::Empty) => {}
             }
+            if !self.answers.items.is_empty() {
+                continue;
+            }
             self.flush()?;
             if self.finishing {
                 break;
@@ -198,8 +207,14 @@ impl Writer {
         }
     }
 
+    /// Takes the answers that wait, but not so many that events would never have their turn.
     fn take_answers(&mut self) -> io::Result<()> {
-        while let Ok(item) = self.answers.items.try_recv() {
+        let mut taken = 0;
+        while taken < BATCH {
+            let Ok(item) = self.answers.items.try_recv() else { break };
+            if let Item::Answer { line, .. } = &item {
+                taken += line.len();
+            }
             self.take_answer(item)?;
         }
         Ok(())
