@@ -246,6 +246,23 @@ fn a_signal_or_the_end_of_input_cuts_a_long_shutdown_short() {
 }
 
 #[test]
+fn a_signal_or_the_end_of_input_cuts_a_shutdown_short_though_nobody_reads() {
+    for by_signal in [true, false] {
+        let mut host = Host::start(&[]);
+        let proc = host.spawn(&["yes"]);
+        host.pause();
+        host.send_raw(b"{\"type\":\"shutdown\",\"id\":\"s\",\"timeout\":1000}\n");
+        assert!(system::eventually(common::PATIENCE, || system::state(proc.pid).is_none()));
+        if by_signal {
+            host.signal(Signal::TERM);
+        } else {
+            host.close_input();
+        }
+        assert_eq!(host.wait_gone(Duration::from_secs(5)), Some(0));
+    }
+}
+
+#[test]
 fn spawns_that_arrive_while_the_host_ends_leave_nobody_behind() {
     for _ in 0..5 {
         let mut host = Host::start(&["--max-procs", "1000"]);

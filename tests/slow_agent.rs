@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Host, payload, system};
@@ -92,6 +94,47 @@ fn an_agent_that_reads_nothing_and_asks_for_ever_is_bounded() {
     // Its end is noticed all the same.
     host.close_input();
     assert!(system::eventually(Duration::from_secs(10), || system::state(host.pid()).is_none_or(|state| state == 'Z')));
+}
+
+#[test]
+fn what_was_asked_before_the_end_of_input_is_answered_however_late() {
+    const COUNT: usize = 8000;
+    let mut child = common::binary().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let asks = std::thread::spawn(move || {
+        // More than may wait for an agent: from some point on the host does not read, and this is held up.
+        let id = "x".repeat(900);
+        for n in 0..COUNT {
+            stdin.write_all(format!("{{\"type\":\"ping\",\"id\":\"{id}{n}\"}}\n").as_bytes()).unwrap();
+        }
+    });
+    // Nothing is read until the host holds all that it may.
+    let pid = child.id().cast_signed();
+    assert!(system::eventually(common::PATIENCE, || system::rss(pid) > 8 * 1024));
+    let pongs =
+        BufReader::new(child.stdout.take().unwrap()).lines().filter(|line| line.as_ref().unwrap().contains("pong"));
+    assert_eq!(pongs.count(), COUNT);
+    asks.join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn events_have_their_turn_among_answers_without_end() {
+    let mut host = Host::start(&[]);
+    let proc = host.sh("echo hi");
+    let mut asked = 0;
+    // The agent asks more than it reads, as long as it takes.
+    while !host.seen.iter().any(|message| message["proc_id"] == proc.id && common::is_terminal(message)) {
+        asked += 40;
+        for _ in 0..40 {
+            host.send("ping", json!({}));
+        }
+        for _ in 0..20 {
+            host.wait_next();
+        }
+        assert!(asked < 100_000, "the event never came");
+    }
+    host.finish();
 }
 
 #[test]

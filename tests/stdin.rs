@@ -68,6 +68,19 @@ fn fault_17_a_child_that_does_not_read_holds_nobody_up_and_memory_is_bounded() {
 }
 
 #[test]
+fn a_write_that_waits_when_its_process_is_killed_is_told_so() {
+    let mut host = Host::start(&[]);
+    for _ in 0..20 {
+        let proc = host.spawn(&["sleep", "1000"]);
+        let id = host.send_write(&proc, &"x".repeat(200_000), false);
+        host.kill(&proc, "SIGKILL");
+        let answer = host.answer(&id);
+        assert!(error(&answer).starts_with("proc_dead"), "{answer}");
+    }
+    host.finish();
+}
+
+#[test]
 fn many_small_writes_to_a_child_that_does_not_read_are_bounded_too() {
     let mut host = Host::start(&[]);
     let proc = host.spawn(&["sleep", "1000"]);

@@ -137,6 +137,6 @@ fn run(time: Duration, seed: u64, plant: Option<Plant>) -> Result<String, String
         Ok(Ok(Ended::Clean)) if closed.elapsed() < Duration::from_secs(3) => {}
         other => return Err(format!("the host ended with {other:?} after {:?}", closed.elapsed())),
     }
-    let left = system::alive(plan::MARKER);
+    let left = system::alive(&plan::marker());
     if left.is_empty() { Ok(summary) } else { Err(format!("left behind: {left:?}")) }
 }

@@ -14,8 +14,10 @@ pub const MOST: usize = 24;
 
 pub const PROGRAMS: [&str; 5] = ["sh", "cat", "sleep", "yes", "true"];
 
-/// In the command line of everything that sleeps.
-pub const MARKER: &str = "3600.0419";
+/// In the command line of everything that sleeps, and of nothing else on this machine.
+pub fn marker() -> String {
+    format!("3600.{}", std::process::id())
+}
 
 /// How long anything may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -137,6 +139,9 @@ impl Soak {
             }
             match self.agent.next(Duration::from_millis(100))? {
                 Some(message) => self.take(&message)?,
+                None if Instant::now() > end && self.active.is_empty() => {
+                    return Err(format!("never answered: {:?}", self.asked));
+                }
                 None if Instant::now() > end => {
                     let open: Vec<_> = self.active.values().map(|process| (&process.kind, &process.id)).collect();
                     return Err(format!("never came to an end: {open:?}"));
@@ -178,16 +183,17 @@ impl Soak {
 
     fn spawn(&mut self, kind: Kind) -> Result<(), String> {
         let sh = |script: String| vec!["sh".to_owned(), "-c".to_owned(), script];
+        let marker = marker();
         let cmd = match &kind {
             Kind::Counter { to, code } => {
                 sh(format!("i=0; while [ $i -lt {to} ]; do echo $i; i=$((i+1)); done; exit {code}"))
             }
             Kind::Echo { .. } => vec!["cat".into()],
-            Kind::Sleeper | Kind::Limited => vec!["sleep".into(), MARKER.into()],
-            Kind::Stubborn => sh(format!("trap '' TERM; while :; do sleep {MARKER}; done")),
-            Kind::Tree => sh(format!("sleep {MARKER} & (sleep {MARKER} & wait) & wait")),
+            Kind::Sleeper | Kind::Limited => vec!["sleep".into(), marker],
+            Kind::Stubborn => sh(format!("trap '' TERM; while :; do sleep {marker}; done")),
+            Kind::Tree => sh(format!("sleep {marker} & (sleep {marker} & wait) & wait")),
             Kind::Flood => vec!["yes".into()],
-            Kind::Leaver => sh(format!("sleep {MARKER} & exit 4")),
+            Kind::Leaver => sh(format!("sleep {marker} & exit 4")),
         };
         let timeout = i32::from(kind == Kind::Limited);
         let request = self.send("proc/spawn/req", json!({"cmd": cmd, "timeout": timeout}))?;

@@ -295,6 +295,11 @@ impl Host {
         let _ = self.resume.try_send(());
     }
 
+    /// Waits for the host to be gone, though nobody reads what it says.
+    pub fn wait_gone(&mut self, within: Duration) -> Option<i32> {
+        self.child.wait_timeout(within).unwrap().expect("the host ends in time").code()
+    }
+
     /// Sends a signal to the host itself.
     pub fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
