@@ -46,7 +46,7 @@ fn fault_16_others_go_on_and_then_everything_arrives() {
     host.pause();
     let script = format!("sleep 0.3; touch {}", done.display());
     host.send("proc/spawn/req", json!({"session_id": host.session_id, "cmd": ["sh", "-c", script]}));
-    let limited = host.send("proc/spawn/req", json!({"cmd": ["sleep", "961.0417"], "timeout": 1}));
+    let limited = host.send("proc/spawn/req", json!({"cmd": ["yes", "961.0417"], "timeout": 1}));
     let killed = host.send_kill(&flood, "SIGTERM");
     // All of this happens though nobody reads.
     assert!(system::eventually(common::PATIENCE, || done.exists()), "the other process did not run");
