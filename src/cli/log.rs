@@ -7,10 +7,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use a2e_proc::log::{Level, Log};
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 
 use super::Complaint;
 
@@ -26,14 +26,42 @@ fn one_line(words: &str) -> String {
     shown.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+enum Message {
+    Line(String),
+    /// All that came before is written: say so.
+    Flush(Sender<()>),
+}
+
+/// Has what was said written when it is dropped, at the end of the program; but not for ever, should nobody read it.
+pub struct Flush(Sender<Message>);
+
+/// How long the last lines may take.
+const LAST_LINES: Duration = Duration::from_millis(200);
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let (written, is_written) = bounded(1);
+        if self.0.send_timeout(Message::Flush(written), LAST_LINES).is_ok() {
+            let _ = is_written.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
 /// A log on standard error. The thread ends with the program, or when the last copy of the log is dropped.
-pub fn to_stderr(level: Level) -> Result<Log, Complaint> {
-    let (lines, waiting) = bounded::<String>(WAITING);
+pub fn to_stderr(level: Level) -> Result<(Log, Flush), Complaint> {
+    let (lines, waiting) = bounded::<Message>(WAITING);
     let lost = Arc::new(AtomicU64::new(0));
     let lost_before = Arc::clone(&lost);
     let write = move || {
         let mut stderr = std::io::stderr();
-        for line in waiting {
+        for message in waiting {
+            let line = match message {
+                Message::Line(line) => line,
+                Message::Flush(written) => {
+                    let _ = written.send(());
+                    continue;
+                }
+            };
             let lost = lost_before.swap(0, Ordering::Relaxed);
             let gap =
                 if lost > 0 { format!("a2e-proc: {lost} lines of the log were lost here\n") } else { String::new() };
@@ -46,7 +74,8 @@ pub fn to_stderr(level: Level) -> Result<Log, Complaint> {
         .name("log".into())
         .spawn(write)
         .map_err(|e| Complaint::failure(format!("could not start the log's thread: {e}")))?;
-    Ok(Log::new(level, move |level, words| {
+    let flush = Flush(lines.clone());
+    let log = Log::new(level, move |level, words| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let level = match level {
             Level::Error => "error",
@@ -54,8 +83,9 @@ pub fn to_stderr(level: Level) -> Result<Log, Complaint> {
             Level::Debug => "debug",
         };
         let line = one_line(&format!("a2e-proc {now:.3} {level}: {words}"));
-        if lines.try_send(line).is_err() {
+        if lines.try_send(Message::Line(line)).is_err() {
             lost.fetch_add(1, Ordering::Relaxed);
         }
-    }))
+    });
+    Ok((log, flush))
 }

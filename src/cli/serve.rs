@@ -11,7 +11,7 @@ use super::{Complaint, Outcome};
 
 /// Serves until the session ends.
 pub fn serve(settings: Settings) -> Outcome {
-    let Resolved { config, options } = settings.resolve()?;
+    let Resolved { config, options, flush: _flush } = settings.resolve()?;
     let failure = |doing: &str, e: std::io::Error| Complaint::failure(format!("could not {doing}: {e}"));
     let stop = end_signals().map_err(|e| failure("catch signals", e))?;
     let host = Host::new(config).map_err(|e| Complaint::failure(e.to_string()))?;

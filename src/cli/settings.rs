@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use a2e_proc::engine::{AUTH_TOKEN_ENV, Config, InheritEnv};
 use a2e_proc::face::a2e::Options;
-use a2e_proc::log::{Level, Log};
+use a2e_proc::log::Level;
 use a2e_proc::model::Secret;
 use a2e_proc::wire::dialect::Dialect;
 use clap::{Args, ValueEnum};
@@ -97,6 +97,8 @@ pub struct Resolved {
     pub config: Config,
     /// For the face.
     pub options: Options,
+    /// To be kept until the end, if there is a log.
+    pub flush: Option<log::Flush>,
 }
 
 impl Settings {
@@ -127,13 +129,14 @@ impl Settings {
         options.max_line_bytes = self.max_line_bytes.unwrap_or(options.max_line_bytes);
         options.first_event_delay = self.first_event_delay.map(Duration::from_secs_f64);
         options.auth_token = auth_token(self.auth_token_file)?;
-        options.log = match self.log {
-            None => Log::none(),
-            Some(LogLevel::Error) => log::to_stderr(Level::Error)?,
-            Some(LogLevel::Info) => log::to_stderr(Level::Info)?,
-            Some(LogLevel::Debug) => log::to_stderr(Level::Debug)?,
-        };
-        Ok(Resolved { config, options })
+        let level = self.log.map(|level| match level {
+            LogLevel::Error => Level::Error,
+            LogLevel::Info => Level::Info,
+            LogLevel::Debug => Level::Debug,
+        });
+        let (log, flush) = level.map(log::to_stderr).transpose()?.unzip();
+        options.log = log.unwrap_or_default();
+        Ok(Resolved { config, options, flush })
     }
 }
 
