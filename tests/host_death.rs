@@ -8,12 +8,24 @@ use std::time::Duration;
 use common::{Host, Start, system};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The watchdog of a host.
+/// The watchdog of a host, if it lives.
 fn watchdog(host: &Host) -> Option<i32> {
     let is_watchdog = |&pid: &i32| {
-        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"a2e-proc-watchdog\0"))
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains("\0a2e-proc-watchdog\0"))
     };
     system::children(host.pid()).into_iter().find(is_watchdog)
+}
+
+/// One that is another than `first`, soon: the list of children is not read all at once.
+fn next_watchdog(host: &Host, first: i32) -> i32 {
+    let mut found = None;
+    let other = || {
+        found = watchdog(host).filter(|&pid| pid != first);
+        found.is_some()
+    };
+    assert!(system::eventually(common::PATIENCE, other), "there is no new watchdog");
+    found.unwrap()
 }
 
 fn signal(pid: i32, signal: Signal) {
@@ -36,7 +48,7 @@ fn fault_37_children_and_grandchildren_die_with_the_host() {
         wait_alive(marker, count);
     }
     signal(stopped.pid, Signal::STOP);
-    let watchdog = watchdog(&host).unwrap();
+    let watchdog = next_watchdog(&host, 0);
     host.signal(Signal::KILL);
     for marker in ["971.0417", "972.0417", "973.0417", "974.0417"] {
         system::assert_gone(marker);
@@ -49,21 +61,38 @@ fn a_watchdog_that_was_killed_is_replaced_with_all_it_knew() {
     let mut host = Host::start(&[]);
     host.spawn(&["sleep", "975.0417"]);
     wait_alive("975.0417", 1);
-    let first = watchdog(&host).unwrap();
+    let first = next_watchdog(&host, 0);
     signal(first, Signal::KILL);
-    assert!(system::eventually(Duration::from_secs(5), || system::state(first) != Some('S')));
+    assert!(system::eventually(Duration::from_secs(5), || system::state(first).is_none_or(|state| state == 'Z')));
     host.spawn(&["sleep", "976.0417"]);
     wait_alive("976.0417", 1);
-    assert_ne!(watchdog(&host).unwrap(), first);
+    next_watchdog(&host, first);
     host.signal(Signal::KILL);
     system::assert_gone("975.0417");
     system::assert_gone("976.0417");
 }
 
 #[test]
+fn a_watchdog_that_was_killed_is_replaced_though_nothing_is_spawned() {
+    let mut host = Host::start(&[]);
+    host.spawn(&["sleep", "979.0417"]);
+    let other = host.spawn(&["cat"]);
+    wait_alive("979.0417", 1);
+    let first = next_watchdog(&host, 0);
+    signal(first, Signal::KILL);
+    assert!(system::eventually(Duration::from_secs(5), || system::state(first).is_none_or(|state| state == 'Z')));
+    // The end of another process is when it is found dead.
+    host.write(&other, "", true);
+    host.terminal(&other);
+    next_watchdog(&host, first);
+    host.signal(Signal::KILL);
+    system::assert_gone("979.0417");
+}
+
+#[test]
 fn the_watchdog_is_not_reached_by_what_is_meant_for_the_host_s_group() {
     let mut host = Host::start(&[]);
-    let watchdog = watchdog(&host).unwrap();
+    let watchdog = next_watchdog(&host, 0);
     for deaf in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
         signal(watchdog, deaf);
     }
@@ -84,7 +113,7 @@ fn what_has_ended_is_forgotten_by_the_watchdog() {
     }
     let last = host.spawn(&["sleep", "978.0417"]);
     // Whatever the watchdog still knows of is in its memory as a number between spaces.
-    let watchdog = watchdog(&host).unwrap();
+    let watchdog = next_watchdog(&host, 0);
     assert!(system::eventually(Duration::from_secs(5), || system::state(watchdog) == Some('S')));
     host.kill(&last, "SIGKILL");
     host.signal(Signal::KILL);
@@ -104,7 +133,7 @@ fn a_host_may_be_started_without_one() {
 #[test]
 fn a_host_that_ends_takes_its_watchdog_along() {
     let host = Host::start(&[]);
-    let watchdog = watchdog(&host).unwrap();
+    let watchdog = next_watchdog(&host, 0);
     host.finish();
     assert!(system::eventually(Duration::from_secs(2), || system::state(watchdog).is_none_or(|state| state == 'Z')));
 }

@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use a2e_proc::engine::{Config, Host, Reply, SpawnRequest};
-use a2e_proc::model::Signal;
+use a2e_proc::engine::{Config, EventKind, Host, Reply, SpawnRequest};
+use a2e_proc::model::{Exit, Signal};
 
 /// Set in the copy of this program that runs inside the namespace.
 const INSIDE: &str = "A2E_PROC_RACE_INSIDE";
@@ -41,6 +41,29 @@ fn no_signal_reaches_a_process_that_has_taken_a_dead_one_s_id() {
         }
         // No such namespace here: the race without the lack of ids.
         _ => race(Duration::from_secs(seconds())),
+    }
+}
+
+#[test]
+fn a_child_that_somebody_else_reaps_is_given_up() {
+    let config = Config { allowed: vec!["sleep".into()], ..Config::default() };
+    let host = Host::new(config).unwrap();
+    let (session, events) = host.open_session();
+    for _ in 0..20 {
+        let cmd = vec!["sleep".to_owned(), "0.01".to_owned()];
+        let spawned = session.spawn(&SpawnRequest { cmd, ..SpawnRequest::default() }).unwrap();
+        let (id, pid) = (spawned.id.to_string(), spawned.pid);
+        spawned.gate.open();
+        // A program that embeds the engine must not do this.
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap());
+        let _ = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
+        let event = events.recv_timeout(Duration::from_secs(30)).unwrap();
+        let EventKind::Ended(outcome) = event.kind else { panic!("{event:?}") };
+        // Whoever was first has seen how it left.
+        assert!(matches!(outcome.exit, Exit::Code(0 | 255)), "{outcome:?}");
+        let (reply, answer) = Reply::channel();
+        session.kill(&id, Signal::Kill, reply);
+        assert!(answer.recv().unwrap().is_err());
     }
 }
 

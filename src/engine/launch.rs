@@ -89,6 +89,7 @@ impl Launch<'_> {
             registry: Arc::downgrade(self.registry),
         });
         if !self.registry.insert(&process) {
+            process.stdin.close();
             process.ask_to_end(Cause::SessionEnd, false);
         }
         process.start_time_limit();

@@ -31,17 +31,17 @@ pub use stdin::MAX_QUEUED;
 pub use text::{Chunk, MAX_PIECE, Piece};
 
 use crate::model::Failure;
-use crate::os::Watchdog;
+use crate::os::{Watchdog, signals};
 use policy::Policy;
 use timer::Timer;
 
-/// A host: a policy and a timer, for any number of sessions.
+/// A host: a policy, a timer and a watchdog, for any number of sessions.
 #[derive(Clone)]
 pub struct Host {
     shared: Arc<HostShared>,
 }
 
-/// What the sessions of a host share. Nothing in it changes.
+/// What the sessions of a host share.
 struct HostShared {
     config: Config,
     policy: Policy,
@@ -53,8 +53,9 @@ impl Host {
     /// A host with these limits and permissions. Allowed programs are looked up on this program's `PATH` now (R9).
     ///
     /// # Errors
-    /// When the system gives no thread for the timer, or no process for the watchdog.
+    /// When the system gives no thread for the timer, or no process for the watchdog, or SIGCHLD cannot be caught.
     pub fn new(config: Config) -> Result<Self, Failure> {
+        signals::keep_child_exits().map_err(|e| Failure::new("catch SIGCHLD", e))?;
         let policy = Policy::new(&config);
         let timer = Timer::start().map_err(|e| Failure::new("start the timer thread", e))?;
         let watchdog = if config.watchdog {

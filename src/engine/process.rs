@@ -11,7 +11,6 @@
 //! 4. Either way the leader is unreaped, so the signal could not have met another process; the waiter's own report of the
 //!    exit then finds nothing to do.
 
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +23,7 @@ use super::registry::{Registry, Slot};
 use super::reply::Reply;
 use super::stdin::Stdin;
 use super::timer::{TimerHandle, TimerKey};
-use crate::model::{Cause, Exit, Outcome, Refusal, Report, Signal, Status};
+use crate::model::{Cause, Outcome, Refusal, Report, Signal, Status};
 use crate::os::Leader;
 
 /// Stack of a process's threads, in bytes: they hold little and call nothing deep.
@@ -292,14 +291,28 @@ impl Process {
     }
 
     /// Blocks until the leader has left. Only the waiter calls this, and only the waiter reaps, so the pid stays its own.
-    pub(super) fn wait_exit(&self) -> io::Result<Exit> {
+    pub(super) fn wait_exit(self: &Arc<Self>) -> State {
         let pid = self.inner.lock().leader.pid();
-        crate::os::wait_exit_noreap(pid)
+        // How it left, or that somebody else has reaped it, is then seen under the lock.
+        let _ = crate::os::wait_exit_noreap(pid);
+        let mut inner = self.inner.lock();
+        self.notice_exit(&mut inner);
+        inner.state
     }
 
     /// Whether anybody of the group lives beside the leader that has left.
     pub(super) fn group_lives(&self) -> bool {
-        let pid = self.inner.lock().leader.pid();
-        crate::os::has_live_members(pid)
+        let inner = self.inner.lock();
+        let (pid, holds_pid) = (inner.leader.pid(), inner.leader.holds_pid());
+        drop(inner);
+        holds_pid && crate::os::has_live_members(pid)
+    }
+
+    /// Replaces a watchdog that was found dead, for those who still run.
+    pub(super) fn keep_watchdog(&self) {
+        let watchdog = self.inner.lock().leader.watchdog();
+        if let Some(watchdog) = watchdog {
+            watchdog.keep();
+        }
     }
 }

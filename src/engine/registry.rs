@@ -64,6 +64,11 @@ impl Counter {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Slot(self.clone()))
     }
 
+    fn add(&self) -> Slot {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Slot(self.clone())
+    }
+
     fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
@@ -102,11 +107,11 @@ impl Registry {
             return Err(Failure::new("spawn", e).into());
         }
         let running = self.running.take(self.max_procs).ok_or(Refusal::ProcLimit { max: self.max_procs })?;
-        // A running process is unpublished too: those that have ended may number MAX_UNPUBLISHED on top of the quota.
-        let most = self.max_procs.saturating_add(MAX_UNPUBLISHED);
-        let unpublished = self.unpublished.take(most).ok_or(Refusal::Undelivered { max: MAX_UNPUBLISHED })?;
-        let unreaped = self.unreaped.take(usize::MAX).ok_or(Refusal::ProcLimit { max: usize::MAX })?;
-        Ok(Reservation { running, unreaped, unpublished })
+        // A running process is unpublished too, and this one runs already.
+        if (self.unpublished.count() + 1).saturating_sub(self.running.count()) >= MAX_UNPUBLISHED {
+            return Err(Refusal::Undelivered { max: MAX_UNPUBLISHED }.into());
+        }
+        Ok(Reservation { running, unreaped: self.unreaped.add(), unpublished: self.unpublished.add() })
     }
 
     /// Adds a process. False if the session has been closed meanwhile: then it is to be ended at once.
@@ -207,8 +212,6 @@ mod tests {
     fn ended_processes_that_nobody_hears_of_are_bounded() {
         let registry = Registry::new(1);
         let ended: Vec<Slot> = (0..MAX_UNPUBLISHED).map(|_| registry.reserve().unwrap().unpublished).collect();
-        let running = registry.reserve().unwrap();
-        drop(running.running);
         assert_eq!(refusal(registry.reserve()), Refusal::Undelivered { max: MAX_UNPUBLISHED });
         assert_eq!(registry.running.count(), 0, "the refused spawn gave its place back");
         drop(ended);

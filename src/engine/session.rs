@@ -1,7 +1,7 @@
 //! A session: the processes of one agent, and the one subscriber of their events.
 //!
-//! A face calls it for each request, on the connection's request thread. Nothing here waits for a process but
-//! [`Session::close`].
+//! A face calls it for each request, on the connection's request thread. Nothing here waits for a process but what closes the
+//! session, and, for at most a second, a spawn that has to be taken back.
 
 use std::io;
 use std::path::Path;
@@ -238,15 +238,15 @@ impl Session {
         for process in self.registry.all() {
             process.stdin.close();
         }
-        let (mut asked, mut killed) = (false, false);
+        let mut asked = false;
         while !self.registry.all_reaped() {
             look(deadlines);
             let now = Instant::now();
             if now >= deadlines.over {
                 break;
             }
-            if !killed && now >= deadlines.kill {
-                (asked, killed) = (true, true);
+            if now >= deadlines.kill {
+                // Again and again: a spawn that was under way may come late.
                 self.end_all(true);
             } else if !asked && now >= deadlines.ask {
                 asked = true;

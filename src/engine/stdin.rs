@@ -19,11 +19,11 @@ use super::reply::Reply;
 use crate::model::{ProcId, Refusal};
 use crate::os;
 
-/// Bytes that may wait for a child to read them; each write counts 512 more (R21).
+/// Bytes that may wait for a child to read them; each write counts 2,048 more (R21).
 pub const MAX_QUEUED: usize = 1024 * 1024;
 
-/// What a waiting write costs beside its bytes, so that a million empty ones are bounded too.
-const WRITE_COST: usize = 512;
+/// What a waiting write costs beside its bytes: its request's id, its answer. So a million empty ones are bounded too.
+const WRITE_COST: usize = 2048;
 
 /// The standard input of one process.
 pub struct Stdin {

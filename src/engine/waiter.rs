@@ -25,7 +25,6 @@ use super::lifecycle::{Input, State};
 use super::output::{self, DRAIN};
 use super::process::Process;
 use super::registry::Slot;
-use crate::model::Exit;
 
 /// What the waiter owns.
 pub(super) struct Waiter {
@@ -44,17 +43,14 @@ pub(super) struct Waiter {
 /// kernel must not keep the answers back.
 const KILL_SETTLES: Duration = Duration::from_millis(200);
 
-/// The longest pause between two looks at a group that has been asked to end.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-
-/// What is reported if something else in the program has taken the exit status.
-const LOST: Exit = Exit::Code(255);
+/// The pauses between two looks at a group that has been asked to end: an eighth of the time so far, within bounds.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Waiter {
     pub(super) fn run(self) {
         let process = &self.process;
-        let exit = process.wait_exit().unwrap_or(LOST);
-        if matches!(process.advance(Input::LeaderExited(exit)), State::Leaderless { .. }) {
+        if matches!(process.wait_exit(), State::Leaderless { .. }) {
             // Output goes on meanwhile: the others of the group may have last words too.
             wait_for_group(process);
             process.advance(Input::GroupGone);
@@ -64,6 +60,7 @@ impl Waiter {
         drop(self.ended);
         let _ = self.readers_done.recv_timeout(DRAIN);
         let outcome = process.reap();
+        process.keep_watchdog();
 
         for reader in self.readers {
             // A reader does not panic; if one did, the end is still to be told.
@@ -81,7 +78,7 @@ impl Waiter {
 ///
 /// The system has no event for the end of a group, so this looks, with growing pauses.
 fn wait_for_group(process: &Arc<Process>) {
-    let mut pause = Duration::from_millis(1);
+    let start = Instant::now();
     let mut killed_at = None;
     while process.group_lives() {
         if process.state().forced() {
@@ -90,7 +87,6 @@ fn wait_for_group(process: &Arc<Process>) {
                 break;
             }
         }
-        thread::sleep(pause);
-        pause = LONGEST_PAUSE.min(pause * 2);
+        thread::sleep((start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
 }

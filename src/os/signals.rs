@@ -4,11 +4,24 @@
 //! need not call this.
 
 use std::io;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crossbeam_channel::{Receiver, bounded};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+/// Sees to it that SIGCHLD is not ignored, whatever this program was started with: the system would reap children by itself
+/// then, and take their exit codes and their pids away. What is caught is looked at by nobody.
+///
+/// # Errors
+/// When the handler cannot be set.
+pub(crate) fn keep_child_exits() -> io::Result<()> {
+    static DONE: OnceLock<Result<(), i32>> = OnceLock::new();
+    let catch = || signal_hook::flag::register(SIGCHLD, Arc::default()).map(drop);
+    let done = DONE.get_or_init(|| catch().map_err(|e| e.raw_os_error().unwrap_or_default()));
+    done.map_err(io::Error::from_raw_os_error)
+}
 
 /// A signal that asks this program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The engine owns each [`Leader`] under a lock of its own; the readers and writers of pipes call the `wait_*` functions.
 //!
 //! Reuse of process ids is ruled out by one rule: a pid, and the group id equal to it, stay taken while the leader is
-//! unreaped, and only [`Leader::reap`] reaps. Every signal goes through the `Leader`, which knows whether it has reaped.
+//! unreaped, and only the `Leader` reaps. Every signal goes through the `Leader`, which knows whether it has reaped.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -109,7 +109,8 @@ pub fn spawn(plan: &Plan<'_>) -> io::Result<Child> {
     };
     let pid = Pid::from_child(&child);
     let mut leader = Leader { child, pid, reaped: false, watchdog: plan.watchdog.cloned() };
-    let guarded = leader.watchdog.as_ref().map_or(Ok(()), |watchdog| watchdog.guard(pid));
+    let unguarded = |e| io::Error::other(format!("the watchdog, /bin/sh, cannot be started: {e}"));
+    let guarded = leader.watchdog.as_ref().map_or(Ok(()), |watchdog| watchdog.guard(pid).map_err(unguarded));
     match guarded.and_then(|()| leader.take_pipes()) {
         Ok(pipes) => Ok(Child { leader, pipes }),
         Err(e) => {
@@ -151,21 +152,44 @@ impl Leader {
         }
     }
 
-    /// How the leader left, if it has, without reaping it.
-    pub fn exited_noreap(&self) -> Option<Exit> {
+    /// How the leader left, if it has, without reaping it. If something else in this program has, its pid is not ours any more
+    /// and its exit code is lost: then this is the last that is heard of it.
+    pub fn exited_noreap(&mut self) -> Option<Exit> {
         if self.reaped {
             return None;
         }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        waitid(WaitId::Pid(self.pid), options).ok().flatten().and_then(|status| exit_of(&status))
+        match waitid(WaitId::Pid(self.pid), options) {
+            Ok(status) => status.and_then(|status| exit_of(&status)),
+            Err(rustix::io::Errno::CHILD) => {
+                self.give_up_pid();
+                Some(LOST)
+            }
+            Err(_) => None,
+        }
     }
 
-    /// Frees the pid of a leader that [`wait_exit_noreap`] has seen leave. From here on no signal is sent.
-    pub fn reap(&mut self) {
+    /// Whether the pid and the group are still this leader's.
+    pub fn holds_pid(&self) -> bool {
+        !self.reaped
+    }
+
+    /// Who watches over the group.
+    pub fn watchdog(&self) -> Option<Arc<Watchdog>> {
+        self.watchdog.clone()
+    }
+
+    /// From here on no signal is sent, by whomever.
+    fn give_up_pid(&mut self) {
         self.reaped = true;
         if let Some(watchdog) = &self.watchdog {
             watchdog.forget(self.pid);
         }
+    }
+
+    /// Frees the pid of a leader that [`wait_exit_noreap`] has seen leave. From here on no signal is sent.
+    pub fn reap(&mut self) {
+        self.give_up_pid();
         // The exit has been observed, so this returns at once; an error could only mean that somebody else has reaped.
         let _ = self.child.wait();
     }
@@ -174,10 +198,7 @@ impl Leader {
     /// kernel must not hold up the caller, and is left to be reaped when the host ends.
     pub fn abandon(&mut self) {
         self.signal_group(Signal::Kill);
-        self.reaped = true;
-        if let Some(watchdog) = &self.watchdog {
-            watchdog.forget(self.pid);
-        }
+        self.give_up_pid();
         // Not `wait_timeout`: it needs descriptors, and panics without.
         let start = Instant::now();
         while self.child.try_wait().is_ok_and(|left| left.is_none()) && start.elapsed() < Duration::from_secs(1) {
@@ -200,6 +221,9 @@ impl Leader {
         Ok(pipes)
     }
 }
+
+/// What is reported if something else in the program has taken the exit status.
+const LOST: Exit = Exit::Code(255);
 
 /// Blocks until the leader with this pid has left, and leaves it unreaped.
 ///

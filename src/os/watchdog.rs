@@ -25,10 +25,10 @@ use wait_timeout::ChildExt;
 
 use super::unix::set_nonblocking;
 
-/// `+7` adds a group, `-7` takes it out; at the end of the input the groups that are left are killed.
+/// The arguments are groups; `+7` adds one, `-7` takes it out; at the end of the input the groups that are left are killed.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
-groups=' '
+groups=" $* "
 while read -r word; do
     group=${word#?}
     case $word in
@@ -62,7 +62,7 @@ impl Watchdog {
     /// # Errors
     /// When there is no `/bin/sh`, or the system gives no process or pipe.
     pub fn start() -> io::Result<Self> {
-        let mut running = Running::start()?;
+        let mut running = Running::start(&BTreeSet::new())?;
         // The first wait with a limit sets a signal handler up, and panics if it has no descriptors for that: see that there
         // are some, and have it done now.
         drop(UnixStream::pair()?);
@@ -82,14 +82,22 @@ impl Watchdog {
         {
             return Ok(());
         }
-        // It is dead, or does not read. Nobody else is spawned by this host meanwhile, so the wait under the lock, for a
-        // shell to start, holds up nobody who would be better off without it.
+        // It is dead, or does not read. Whoever reaps meanwhile waits for the shell to start: the group must not be forgotten
+        // by the old one only.
         state.end();
         let restarted = state.start_again();
         if restarted.is_err() {
             state.groups.remove(&group.as_raw_nonzero().get());
         }
         restarted
+    }
+
+    /// Replaces one that was found dead, if there is anybody to watch over. If that fails, the next spawn tries again.
+    pub fn keep(&self) {
+        let mut state = self.0.lock();
+        if state.running.is_none() && !state.groups.is_empty() {
+            let _ = state.start_again();
+        }
     }
 
     /// Forgets the group, whose leader is about to be reaped.
@@ -100,9 +108,7 @@ impl Watchdog {
             return;
         }
         let told = state.running.as_mut().map(|running| running.tell('-', group));
-        if let Some(Err(e)) = told
-            && e.kind() != io::ErrorKind::BrokenPipe
-        {
+        if let Some(Err(_)) = told {
             state.end();
         }
     }
@@ -128,21 +134,23 @@ impl State {
     }
 
     fn start_again(&mut self) -> io::Result<()> {
-        let mut running = Running::start()?;
-        for &group in &self.groups {
-            running.tell('+', group)?;
-        }
-        self.running = Some(running);
+        self.running = Some(Running::start(&self.groups)?);
         Ok(())
     }
 }
 
 impl Running {
-    fn start() -> io::Result<Self> {
+    fn start(groups: &BTreeSet<i32>) -> io::Result<Self> {
         let (input, pipe) = io::pipe()?;
         set_nonblocking(&pipe)?;
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(SCRIPT).arg(NAME).env_clear().current_dir("/");
+        command
+            .arg("-c")
+            .arg(SCRIPT)
+            .arg(NAME)
+            .args(groups.iter().map(ToString::to_string))
+            .env_clear()
+            .current_dir("/");
         // A group of its own, so that neither Ctrl-C nor a kill of the host's group reaches it.
         command.process_group(0).stdin(input).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child: command.spawn()?, pipe })
