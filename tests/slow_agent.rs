@@ -145,9 +145,12 @@ fn ended_processes_that_nobody_hears_of_are_bounded() {
     let ids: Vec<_> = (0..600).map(|_| host.send("proc/spawn/req", json!({"cmd": ["true"]}))).collect();
     let ping = host.send("ping", json!({}));
     // Threads of ended processes wait for the agent; there is a limit to how many.
-    assert!(system::eventually(common::PATIENCE, || system::children(host.pid()).len() <= 2));
-    let (_, threads, zombies) = system::holdings(host.pid());
-    assert!(threads < 8 + 4 * (8 + 256) && zombies == 0, "{threads} threads, {zombies} zombies");
+    let all_reaped = || {
+        let (_, threads, zombies) = system::holdings(host.pid());
+        assert!(threads < 8 + 4 * (8 + 256), "{threads} threads");
+        zombies == 0 && system::children(host.pid()).len() <= 2
+    };
+    assert!(system::eventually(common::PATIENCE, all_reaped));
     host.unpause();
     host.keep_output = false;
     let mut started = Vec::new();
