@@ -18,17 +18,12 @@ fn fault_33_descriptors_run_out_and_come_back() {
     let mut good = Vec::new();
     let mut refused = 0;
     for _ in 0..100 {
-        let answer = host.try_spawn(&["sleep", "951.0417"], json!({}));
-        if answer["ok"] == json!(true) {
-            good.push(common::Proc {
-                id: answer["proc_id"].as_str().unwrap().into(),
-                pid: i32::try_from(answer["pid"].as_i64().unwrap()).unwrap(),
-                req: String::new(),
-            });
-        } else {
-            refused += 1;
-            let words = answer["error"].as_str().unwrap();
-            assert!(words.starts_with("spawn_failed: ") && words.contains("os error 24"), "{words}");
+        match host.proc_or_error(&["sleep", "951.0417"], json!({})) {
+            Ok(proc) => good.push(proc),
+            Err(words) => {
+                refused += 1;
+                assert!(words.starts_with("spawn_failed: ") && words.contains("os error 24"), "{words}");
+            }
         }
     }
     assert!(good.len() > 5 && refused > 20, "{} started, {refused} refused", good.len());
@@ -110,6 +105,45 @@ fn threads_and_processes_run_out_and_come_back() {
         assert_eq!(host.wait_end().0, Some(0));
     }
     fs::remove_dir_all(copy.parent().unwrap()).unwrap();
+}
+
+/// An allocation that fails ends a program, so a spawn is refused while there is memory left for what runs.
+#[test]
+fn memory_runs_out_and_comes_back() {
+    for kib in ["20000", "60000", "80000", "120000"] {
+        let mut host = Start::under(&format!("ulimit -v {kib}"), &["--max-procs", "2000"]).go();
+        let mut good = Vec::new();
+        let mut refused = 0;
+        for _ in 0..200 {
+            match host.proc_or_error(&["sleep", "953.0417"], json!({})) {
+                Ok(proc) => good.push(proc),
+                Err(words) => {
+                    refused += 1;
+                    assert_eq!(words, "spawn_failed: could not start one more process: out of memory");
+                }
+            }
+        }
+        assert!(refused > 0, "{kib} KiB were enough for {} processes", good.len());
+        assert_eq!(system::alive("953.0417").len(), good.len(), "a refused spawn left a child");
+        for proc in &good {
+            assert_eq!(host.kill(proc, "SIGKILL")["state"], "killed");
+        }
+        assert_eq!(good.is_empty(), kib == "20000");
+        if !good.is_empty() {
+            // Threads end just after the last event of their process, and give their memory back then.
+            let show = "echo \"$GLIBC_TUNABLES$A2E_PROC_SET_TUNABLES\"";
+            let mut again = None;
+            let starts = || {
+                again = host.proc_or_error(&["sh", "-c", show], json!({})).ok();
+                again.is_some()
+            };
+            assert!(system::eventually(common::PATIENCE, starts), "{kib} KiB: no process after those were killed");
+            let again = again.unwrap();
+            assert_eq!(payload(&host.terminal(&again)), json!({"code": 0}));
+            assert_eq!(host.text(&again, "stdout"), "\n", "a child inherits what the host has set for itself");
+        }
+        host.finish();
+    }
 }
 
 #[test]

@@ -146,9 +146,9 @@ fn ended_processes_that_nobody_hears_of_are_bounded() {
     let ping = host.send("ping", json!({}));
     // Threads of ended processes wait for the agent; there is a limit to how many.
     let all_reaped = || {
-        let (_, threads, zombies) = system::holdings(host.pid());
-        assert!(threads < 8 + 4 * (8 + 256), "{threads} threads");
-        zombies == 0 && system::children(host.pid()).len() <= 2
+        let held = system::holdings(host.pid());
+        assert!(held.threads < 8 + 4 * (8 + 256), "{held:?}");
+        held.zombies == 0 && system::children(host.pid()).len() <= 2
     };
     assert!(system::eventually(common::PATIENCE, all_reaped));
     host.unpause();

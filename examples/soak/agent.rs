@@ -64,7 +64,7 @@ impl Plant {
             Self::WrongStatus => "says two things",
             Self::StrayLine => "not protocol",
             Self::SameId => "an id came twice",
-            Self::Thread | Self::Descriptor | Self::Zombie => "descriptors, threads, zombies",
+            Self::Thread | Self::Descriptor | Self::Zombie => "Holdings",
             Self::Memory => "memory",
         }
     }

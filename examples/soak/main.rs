@@ -120,10 +120,10 @@ fn run(time: Duration, seed: u64, plant: Option<Plant>) -> Result<String, String
     let mut now = before.0;
     let settled = system::eventually(Duration::from_secs(5), || {
         now = system::holdings(own);
-        now == before.0
+        now.is_within(&before.0)
     });
     if !settled {
-        return Err(format!("descriptors, threads, zombies: {:?} before, {now:?} after", before.0));
+        return Err(format!("{:?} before, {now:?} after", before.0));
     }
     let memory = system::rss(own);
     if memory > before.1 + MORE_MEMORY {

@@ -11,7 +11,7 @@ use a2e_proc::wire::dialect::Dialect;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use super::{Complaint, config_file, log};
+use super::{Complaint, config_file, log, startup};
 
 /// Every setting; `None` where nothing was said.
 #[derive(Args, Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl Settings {
             max_output_bytes: self.max_output_bytes.unwrap_or(default.max_output_bytes),
             inherit_env: self.inherit_env.unwrap_or(default.inherit_env),
             watchdog: !self.no_watchdog && self.watchdog.unwrap_or(default.watchdog),
-            hidden_env: default.hidden_env,
+            hidden_env: [default.hidden_env, startup::own_variables()].concat(),
             denied_env: self.denied_env.unwrap_or(default.denied_env),
         };
 

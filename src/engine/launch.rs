@@ -22,6 +22,21 @@ use super::waiter::Waiter;
 use crate::model::{Cause, Failure, ProcId, Stream};
 use crate::os;
 
+/// Fails when memory is nearly used up (`ulimit -v`, strict overcommit): a small allocation that fails later would end the
+/// whole host, so the one who asks for more is refused while there is room for what runs.
+///
+/// What it asks for is only address space, never touched. It is more than 32 MiB, so that glibc maps it apart and gives it
+/// back at once, whatever has been freed before. (What glibc sets aside for new threads may be more, and is kept when they
+/// end. The binary tells it not to where address space is limited; see `cli/startup`.)
+pub(super) fn spare_memory() -> io::Result<()> {
+    const SPARE: usize = 40 << 20;
+    let mut spare = Vec::<u8>::new();
+    let had = spare.try_reserve_exact(SPARE);
+    // An allocation that nobody looks at could be left out by the compiler.
+    std::hint::black_box(spare.as_ptr());
+    had.map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
 /// What a process needs of its session and host.
 pub(super) struct Launch<'a> {
     pub config: &'a Config,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::HostShared;
 use super::bus::{Closer, Event, Gate, Publisher, bus};
-use super::launch::Launch;
+use super::launch::{Launch, spare_memory};
 use super::process::{KillAnswer, KillRefused};
 use super::registry::Registry;
 use super::reply::Reply;
@@ -168,6 +168,7 @@ impl Session {
             stdin: request.stdin,
             watchdog: self.host.watchdog.as_ref(),
         };
+        spare_memory().map_err(|e| Failure::new("start one more process", e))?;
         let child = os::spawn(&plan).map_err(|e| self.blame(request, &program, e))?;
         let launch = Launch {
             config: &self.host.config,

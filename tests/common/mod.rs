@@ -202,13 +202,18 @@ impl Host {
     }
 
     pub fn spawn_with(&mut self, cmd: &[&str], fields: Value) -> Proc {
+        self.proc_or_error(cmd, fields).unwrap_or_else(|error| panic!("not spawned: {error}"))
+    }
+
+    /// The process, or the words with which it was refused.
+    pub fn proc_or_error(&mut self, cmd: &[&str], fields: Value) -> Result<Proc, String> {
         let answer = self.try_spawn(cmd, fields);
-        assert_eq!(answer["ok"], json!(true), "{answer}");
-        Proc {
-            id: answer["proc_id"].as_str().unwrap().to_owned(),
-            pid: i32::try_from(answer["pid"].as_i64().unwrap()).unwrap(),
-            req: answer["req_id"].as_str().unwrap().to_owned(),
+        let text = |key: &str| answer[key].as_str().unwrap().to_owned();
+        if answer["ok"] != json!(true) {
+            return Err(text("error"));
         }
+        let pid = i32::try_from(answer["pid"].as_i64().unwrap()).unwrap();
+        Ok(Proc { id: text("proc_id"), pid, req: text("req_id") })
     }
 
     pub fn spawn(&mut self, cmd: &[&str]) -> Proc {

@@ -44,10 +44,26 @@ pub fn assert_gone_within(marker: &str, within: Duration) {
     assert!(eventually(within, || alive(marker).is_empty()), "still there: {:?}", alive(marker));
 }
 
-/// What a process holds: descriptors, threads, and zombie children.
-pub fn holdings(pid: i32) -> (usize, usize, usize) {
+/// What a process holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Holdings {
+    pub descriptors: usize,
+    pub threads: usize,
+    pub zombies: usize,
+}
+
+impl Holdings {
+    /// Whether nothing has come to these. Fewer is well: what was counted first may have been on its way out, since the
+    /// threads of a process end just after its last event is sent.
+    pub fn is_within(&self, before: &Self) -> bool {
+        self.descriptors <= before.descriptors && self.threads <= before.threads && self.zombies <= before.zombies
+    }
+}
+
+pub fn holdings(pid: i32) -> Holdings {
     let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
-    (count("fd"), count("task"), children(pid).into_iter().filter(|&child| state(child) == Some('Z')).count())
+    let zombies = children(pid).into_iter().filter(|&child| state(child) == Some('Z')).count();
+    Holdings { descriptors: count("fd"), threads: count("task"), zombies }
 }
 
 /// The children of a process, of all its threads.
