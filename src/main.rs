@@ -3,6 +3,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
 mod cli;
+#[cfg(feature = "conform")]
+mod conform;
 
 fn main() -> std::process::ExitCode {
     cli::main()

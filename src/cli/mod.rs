@@ -36,6 +36,16 @@ enum Command {
         #[command(flatten)]
         settings: Settings,
     },
+    /// Hold a host, or a client, in any language to the cases of the conformance kit
+    ///
+    /// Starts the host anew for each case, plays the case and watches every line. Without --host it tests this program's own
+    /// host. What the cases hold, and how to write a profile for a host, is in conformance/README.md.
+    #[cfg(feature = "conform")]
+    #[command(after_help = crate::conform::HELP)]
+    Conform {
+        #[command(flatten)]
+        options: Box<crate::conform::Options>,
+    },
     /// Run one command through the protocol, as a person would without it
     ///
     /// Starts a host in this program and drives it over A2E: the command's output and input are yours, Ctrl-C reaches it as
@@ -95,6 +105,11 @@ pub fn main() -> ExitCode {
     startup::prepare();
     let outcome = match Arguments::parse().command {
         Command::Serve { settings } => serve::serve(settings),
+        #[cfg(feature = "conform")]
+        Command::Conform { options } => crate::conform::run(&options).map_err(|fault| match fault {
+            crate::conform::Fault::Usage(text) => Complaint::usage(text),
+            crate::conform::Fault::Harness(text) => Complaint { text, code: 3 },
+        }),
         Command::Run { settings, trace, command } => run::run(settings, trace, command),
     };
     match outcome {

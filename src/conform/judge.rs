@@ -1,0 +1,169 @@
+//! One case against one program: starts it, has the case played, and says what came of it.
+
+use std::collections::BTreeMap;
+
+use super::case::{Canned, Case, Level, Role, Step, Verb};
+use super::exchange::Exchange;
+use super::kit::{Profile, Schema, Setup};
+use super::monitor::Monitor;
+use super::pattern::Bindings;
+use super::peer::{CannedPeer, Program};
+use super::play::{Failure, Other, Player, Stop};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    Fail,
+    /// A SHOULD or MAY that failed.
+    Warn,
+    /// The profile does not grant what the case needs.
+    Untestable,
+    HarnessError,
+}
+
+impl Verdict {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Warn => "warn",
+            Self::Untestable => "untestable",
+            Self::HarnessError => "harness-error",
+        }
+    }
+}
+
+/// What came of a case, with all that is needed to understand it.
+#[derive(Debug)]
+pub struct Judgement {
+    pub case: String,
+    pub about: String,
+    pub level: Option<Level>,
+    pub req: Vec<String>,
+    pub verdict: Verdict,
+    pub seconds: f64,
+    pub failure: Option<Failure>,
+    /// Why it is untestable, or what went wrong here.
+    pub words: String,
+    pub exchange: Vec<String>,
+    pub stderr: String,
+}
+
+impl Judgement {
+    fn of(case: &Case, verdict: Verdict, words: String) -> Self {
+        Self {
+            case: case.id.clone(),
+            about: case.about.clone(),
+            level: Some(case.level),
+            req: case.req.clone(),
+            verdict,
+            seconds: 0.0,
+            failure: None,
+            words,
+            exchange: Vec::new(),
+            stderr: String::new(),
+        }
+    }
+
+    /// A case that could not be read.
+    pub fn malformed(id: &str, words: String) -> Self {
+        Self {
+            case: id.to_owned(),
+            about: String::new(),
+            level: None,
+            req: Vec::new(),
+            verdict: Verdict::HarnessError,
+            seconds: 0.0,
+            failure: None,
+            words,
+            exchange: Vec::new(),
+            stderr: String::new(),
+        }
+    }
+}
+
+/// What is under test, and how.
+pub struct Bench<'a> {
+    pub command: String,
+    pub profile: &'a Profile,
+    pub schemas: &'a BTreeMap<String, Schema>,
+    pub time_scale: f64,
+}
+
+impl Bench<'_> {
+    /// Judges one case.
+    pub fn judge(&self, case: &Case) -> Judgement {
+        let lacks = if case.role == Role::Host { self.profile.lacks(case) } else { Vec::new() };
+        if !lacks.is_empty() {
+            return Judgement::of(
+                case,
+                Verdict::Untestable,
+                format!("the profile does not grant {}", lacks.join(", ")),
+            );
+        }
+        let none = Setup::default();
+        let setup = case.setup.as_ref().and_then(|name| self.profile.setups.get(name)).unwrap_or(&none);
+        let mut env = setup.env.clone();
+        if case.role == Role::Client {
+            let what = case.header.get("do").map(ToString::to_string);
+            env.push(("A2E_CONFORM_DO".to_owned(), what.unwrap_or_default()));
+        }
+        let folder = match tempfile::tempdir() {
+            Ok(folder) => folder,
+            Err(e) => return Judgement::of(case, Verdict::HarnessError, format!("no temporary folder: {e}")),
+        };
+        let program = match Program::start(&self.command, &setup.args, &env) {
+            Ok(program) => program,
+            Err(e) => return Judgement::of(case, Verdict::HarnessError, e),
+        };
+        let other = Other::Program(Box::new(program));
+        let (judgement, other) = self.play(case, other, folder.path().to_path_buf());
+        if let Other::Program(program) = other {
+            program.finish();
+        }
+        judgement
+    }
+
+    fn play(&self, case: &Case, other: Other, folder: std::path::PathBuf) -> (Judgement, Other) {
+        let started = std::time::Instant::now();
+        let mut player = Player {
+            case,
+            dialect: self.profile.dialect,
+            ends_by_itself: case.role == Role::Client || self.profile.adopts("R8"),
+            time_scale: self.time_scale,
+            other,
+            monitor: Monitor::new(case.role, self.profile, self.schemas),
+            exchange: Exchange::default(),
+            folder,
+            bindings: Bindings::default(),
+            fifos: Vec::new(),
+            sent: 0.0,
+            ids: 0,
+            ended: false,
+        };
+        let outcome = player.play();
+        let Player { exchange, other, .. } = player;
+        let mut judgement = match outcome {
+            Ok(()) => Judgement::of(case, Verdict::Pass, String::new()),
+            Err(Stop::Harness(words)) => Judgement::of(case, Verdict::HarnessError, words),
+            Err(Stop::Failed(failure)) => {
+                let verdict = if case.level == Level::Must { Verdict::Fail } else { Verdict::Warn };
+                Judgement { failure: Some(failure), ..Judgement::of(case, verdict, String::new()) }
+            }
+        };
+        judgement.seconds = started.elapsed().as_secs_f64();
+        if judgement.verdict != Verdict::Pass {
+            judgement.exchange = exchange.lines();
+            judgement.stderr = if let Other::Program(program) = &other { program.stderr() } else { String::new() };
+        }
+        (judgement, other)
+    }
+
+    /// Judges a self-test: no program is started.
+    pub fn judge_canned(&self, case: &Case) -> Judgement {
+        let is_exit = |line: &Canned| matches!(line, Canned::Exit { .. });
+        let says_when = |step: &Step| matches!(&step.verb, Verb::FromHost(lines) if lines.iter().any(is_exit));
+        let peer = CannedPeer::new(case.steps.iter().any(says_when));
+        self.play(case, Other::Canned(peer), std::path::PathBuf::from("/nowhere")).0
+    }
+}
