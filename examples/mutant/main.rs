@@ -135,7 +135,10 @@ fn run(name: &str, program: &str, args: &[String]) -> i32 {
 
 /// Bytes without bound, and whether that is all.
 #[derive(Clone, Default)]
-struct Hoard(Arc<(Mutex<(VecDeque<u8>, bool)>, Condvar)>);
+struct Hoard(Arc<Held>);
+
+/// The bytes, whether they are all, and who waits for more.
+type Held = (Mutex<(VecDeque<u8>, bool)>, Condvar);
 
 impl Write for Hoard {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
