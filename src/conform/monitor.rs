@@ -77,9 +77,9 @@ impl<'a> Monitor<'a> {
     /// A message goes to the host.
     pub fn sent(&mut self, message: &Value) {
         let (id, kind) = (text(message, "id"), text(message, "type"));
-        if kind == "shutdown" {
-            self.ending = true;
-        } else if !id.is_empty() {
+        // It has no answer, but for an error.
+        self.ending |= kind == "shutdown";
+        if !id.is_empty() {
             let asked = self.asked.entry(id.to_owned()).or_default();
             asked.late |= self.ending;
             kind.clone_into(&mut asked.kind);
