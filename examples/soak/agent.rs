@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use a2e_proc::crossbeam_channel::{Receiver, bounded};
@@ -69,6 +69,11 @@ impl Plant {
         }
     }
 
+    /// Whether the fault is in what the host says, and not in what this process holds.
+    fn is_on_the_wire(self) -> bool {
+        !matches!(self, Self::Thread | Self::Descriptor | Self::Zombie | Self::Memory)
+    }
+
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plant| format!("{plant:?}").eq_ignore_ascii_case(name))
     }
@@ -81,6 +86,8 @@ pub struct Agent {
     /// Until when, in ms since `started`, the reader does not read.
     stalled_until: Arc<AtomicU64>,
     started: Instant,
+    /// Whether the fault has been put in, if there is one for the wire.
+    planted: Arc<AtomicBool>,
     pub monitor: Monitor,
     sent: u64,
 }
@@ -90,9 +97,10 @@ impl Agent {
         let Connection { input, output, .. } = connection;
         let (sender, lines) = bounded(256);
         let (started, stalled_until) = (Instant::now(), Arc::new(AtomicU64::new(0)));
-        let until = Arc::clone(&stalled_until);
+        let planted = Arc::new(AtomicBool::new(plant.is_none_or(|plant| !plant.is_on_the_wire())));
+        let (until, done) = (Arc::clone(&stalled_until), Arc::clone(&planted));
         std::thread::spawn(move || {
-            let mut fault = Fault { plant, seen: 0, held: None, last_id: String::new() };
+            let mut fault = Fault { plant, done, seen: 0, held: None, last_id: String::new() };
             for line in BufReader::new(input).lines() {
                 let stall = Duration::from_millis(until.load(Ordering::Relaxed)).saturating_sub(started.elapsed());
                 if !stall.is_zero() {
@@ -108,7 +116,7 @@ impl Agent {
         });
         let mut monitor = Monitor::default();
         monitor.strict = true;
-        Self { to_host: Some(output), lines, stalled_until, started, monitor, sent: 0 }
+        Self { to_host: Some(output), lines, stalled_until, started, planted, monitor, sent: 0 }
     }
 
     /// Sends a request and returns its id.
@@ -136,6 +144,11 @@ impl Agent {
         }
     }
 
+    /// Whether nothing is left to be planted.
+    pub fn has_planted(&self) -> bool {
+        self.planted.load(Ordering::Relaxed)
+    }
+
     /// Does not read for a while.
     pub fn stall(&self, time: Duration) {
         let until = (self.started.elapsed() + time).as_millis();
@@ -155,6 +168,7 @@ impl Agent {
 /// What the planted fault makes of the lines that pass.
 struct Fault {
     plant: Option<Plant>,
+    done: Arc<AtomicBool>,
     seen: u32,
     held: Option<(String, String)>,
     last_id: String,
@@ -206,6 +220,7 @@ impl Fault {
         if !applies || self.seen != when {
             return vec![line];
         }
+        self.done.store(true, Ordering::Relaxed);
         match plant {
             Plant::LostLine | Plant::LostEnd | Plant::LostAnswer => Vec::new(),
             Plant::ChangedText => vec![line.replacen("\\\"text\\\":\\\"", "\\\"text\\\":\\\"!", 1)],

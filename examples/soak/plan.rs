@@ -97,11 +97,11 @@ impl Soak {
         self.settle()
     }
 
-    /// Does random things for `time`.
+    /// Does random things for `time`; longer if the fault to be planted has not come up by then.
     pub fn run(&mut self, time: Duration) -> Result<(), String> {
         self.plant_here();
         let end = Instant::now() + time;
-        while Instant::now() < end {
+        while Instant::now() < end || !self.agent.has_planted() && Instant::now() < end + PATIENCE {
             match self.random.below(20) {
                 0..10 if self.active.len() < MOST => {
                     let kind = self.any_kind();
@@ -263,8 +263,10 @@ impl Soak {
     }
 
     fn ask(&mut self) -> Result<(), String> {
-        let known = self.active.values().map(|process| process.id.clone()).find(|id| !id.is_empty());
-        match known {
+        // Of any: an old one may have ended long ago, and its end still wait behind a flood.
+        let known: Vec<_> = self.active.values().map(|process| &process.id).filter(|id| !id.is_empty()).collect();
+        let chosen = self.random.below(known.len().max(1) as u64) as usize;
+        match known.get(chosen).map(ToString::to_string) {
             Some(id) if self.random.below(4) > 0 => {
                 let request = self.send("proc/status/req", json!({"proc_id": id}))?;
                 self.asked.insert(request, id);
