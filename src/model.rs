@@ -200,6 +200,11 @@ pub enum Refusal {
         /// The limit (R11).
         max: usize,
     },
+    /// All sessions together run as many processes as the host may.
+    HostLimit {
+        /// The limit.
+        max: usize,
+    },
     /// So many ended processes wait for their last output to be read that no more may start (R18).
     Undelivered {
         /// The limit.

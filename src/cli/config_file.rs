@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Complaint;
-use super::settings::{Settings, inherit_env, max_line_bytes, max_procs, network_disabled, span};
+use super::settings::{Settings, at_least_one, inherit_env, max_line_bytes, network_disabled, span};
 
 /// One key: its spellings, ours first, and what it sets.
 struct Key {
@@ -20,7 +20,12 @@ struct Key {
 /// Every key there is.
 const KEYS: &[Key] = &[
     Key { names: &["allowed_commands", "ALLOWED_COMMANDS"], set: |s, text| fill_in(&mut s.allowed_commands, text) },
-    Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in_checked(&mut s.max_procs, text, max_procs) },
+    Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in_checked(&mut s.max_procs, text, at_least_one) },
+    Key { names: &["max_total_procs"], set: |s, text| fill_in(&mut s.listening.max_total_procs, text) },
+    Key { names: &["listen"], set: set_listen },
+    Key { names: &["max_sessions"], set: |s, text| fill_in_checked(&mut s.listening.max_sessions, text, at_least_one) },
+    Key { names: &["resume"], set: |s, text| fill_in_checked(&mut s.listening.resume, text, span) },
+    Key { names: &["http_hosts"], set: |s, text| fill_in(&mut s.listening.http_hosts, text) },
     Key {
         names: &["default_timeout", "DEFAULT_TIMEOUT", "timeout"],
         set: |s, text| fill_in(&mut s.default_timeout, text),
@@ -55,6 +60,13 @@ fn fill_in_checked<T: DeserializeOwned>(
 ) -> serde_json::Result<()> {
     let value = check(serde_json::from_str(text)?).map_err(serde::de::Error::custom)?;
     slot.get_or_insert(value);
+    Ok(())
+}
+
+/// An address, as text.
+fn set_listen(settings: &mut Settings, text: &str) -> serde_json::Result<()> {
+    let address: String = serde_json::from_str(text)?;
+    settings.listening.listen.get_or_insert(address.parse().map_err(serde::de::Error::custom)?);
     Ok(())
 }
 

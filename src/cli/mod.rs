@@ -2,6 +2,7 @@
 
 mod client;
 mod config_file;
+mod listening;
 mod log;
 mod run;
 mod serve;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use listening::Listening;
 use settings::Settings;
 
 /// The command line.
@@ -27,14 +29,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve one agent on standard input and output
+    /// Serve one agent on standard input and output, or many at an address
     ///
     /// Reads A2E requests from standard input, one JSON object a line, and writes answers and events to standard output.
-    /// Ends when the input does, on a shutdown request, or on SIGTERM, SIGINT or SIGHUP, and takes every process along.
+    /// Ends when the input does, on a shutdown request, or on SIGTERM, SIGINT or SIGHUP, and takes every process along. With
+    /// --listen each connection is a session of its own, and only the signals end the host.
     #[command(after_help = SERVE_HELP)]
     Serve {
         #[command(flatten)]
         settings: Settings,
+        #[command(flatten)]
+        listening: Listening,
     },
     /// Hold a host, or a client, in any language to the cases of the conformance kit
     ///
@@ -104,7 +109,7 @@ impl Complaint {
 pub fn main() -> ExitCode {
     startup::prepare();
     let outcome = match Arguments::parse().command {
-        Command::Serve { settings } => serve::serve(settings),
+        Command::Serve { settings, listening } => serve::serve(Settings { listening, ..settings }),
         #[cfg(feature = "conform")]
         Command::Conform { options } => crate::conform::run(&options).map_err(|fault| match fault {
             crate::conform::Fault::Usage(text) => Complaint::usage(text),

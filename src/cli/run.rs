@@ -33,7 +33,7 @@ pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome
     if settings.allowed_commands.replace(vec![command[0].clone()]).is_some() {
         return Err(Complaint::usage("run allows the command on its line and no other: leave --allow out"));
     }
-    let Resolved { config, options, flush: _flush } = settings.resolve()?;
+    let Resolved { config, options, flush: _flush, .. } = settings.resolve()?;
     let signals = end_signals().map_err(host_failed)?;
     let (for_host, for_client) = Connection::pair().map_err(host_failed)?;
     let auth_token = options.auth_token.clone();

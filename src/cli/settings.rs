@@ -7,10 +7,12 @@ use a2e_proc::engine::{AUTH_TOKEN_ENV, Config, InheritEnv};
 use a2e_proc::face::a2e::Options;
 use a2e_proc::log::Level;
 use a2e_proc::model::Secret;
+use a2e_proc::transport::{Address, ListenOptions};
 use a2e_proc::wire::dialect::Dialect;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+use super::listening::Listening;
 use super::{Complaint, config_file, log, startup};
 
 /// Every setting; `None` where nothing was said.
@@ -22,8 +24,8 @@ pub struct Settings {
     /// Allow this program, by the exact name that requests use; given once or more, it replaces the default [default: python3 bash ls]
     #[arg(long = "allow", value_name = "NAME", value_parser = program_name)]
     pub allowed_commands: Option<Vec<String>>,
-    /// Processes that may run at once [default: 64]
-    #[arg(long, value_name = "N", value_parser = |text: &str| text.parse().map_err(|_| WHOLE.into()).and_then(max_procs))]
+    /// Processes that may run at once, for each agent [default: 64]
+    #[arg(long, value_name = "N", value_parser = |text: &str| text.parse().map_err(|_| WHOLE.into()).and_then(at_least_one))]
     pub max_procs: Option<usize>,
     /// Seconds a process may live if its request does not say; 0 is no limit [default: 0]
     #[arg(long, value_name = "S")]
@@ -64,6 +66,9 @@ pub struct Settings {
     /// Cut processes off the network
     #[arg(skip)]
     pub network_disabled: Option<bool>,
+    /// Whether to serve many agents, and where
+    #[arg(skip)]
+    pub listening: Listening,
     /// Say on standard error what happens [default: nothing]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<LogLevel>,
@@ -97,6 +102,8 @@ pub struct Resolved {
     pub config: Config,
     /// For the face.
     pub options: Options,
+    /// Where to listen, if not on standard input and output.
+    pub listen: Option<(Address, ListenOptions)>,
     /// To be kept until the end, if there is a log.
     pub flush: Option<log::Flush>,
 }
@@ -111,6 +118,7 @@ impl Settings {
         let config = Config {
             allowed: self.allowed_commands.unwrap_or(default.allowed),
             max_procs: self.max_procs.unwrap_or(default.max_procs),
+            max_total_procs: self.listening.max_total_procs.unwrap_or(default.max_total_procs),
             default_timeout: self.default_timeout.unwrap_or(default.default_timeout),
             max_timeout: self.max_timeout.unwrap_or(default.max_timeout),
             kill_grace: self.kill_grace.map_or(default.kill_grace, Duration::from_secs_f64),
@@ -136,15 +144,17 @@ impl Settings {
         });
         let (log, flush) = level.map(log::to_stderr).transpose()?.unzip();
         options.log = log.unwrap_or_default();
-        Ok(Resolved { config, options, flush })
+        let listen = self.listening.resolve(&mut options)?;
+        Ok(Resolved { config, options, listen, flush })
     }
 }
 
-const WHOLE: &str = "must be a whole number, 0 or more";
-const SPAN: &str = "must be a number of seconds, 0 or more";
+/// What is wrong with other values, of a count and of a span of time.
+pub const WHOLE: &str = "must be a whole number, 0 or more";
+pub const SPAN: &str = "must be a number of seconds, 0 or more";
 
-/// Checks a number of processes.
-pub fn max_procs(count: usize) -> Result<usize, String> {
+/// Checks a number of processes or sessions.
+pub fn at_least_one(count: usize) -> Result<usize, String> {
     if count > 0 { Ok(count) } else { Err("must be at least 1".into()) }
 }
 

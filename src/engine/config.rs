@@ -21,6 +21,8 @@ pub struct Config {
     pub allowed: Vec<String>,
     /// Running processes per session (R11). Default: 64.
     pub max_procs: usize,
+    /// Running processes of all sessions together; 0 is no limit. Default: 0.
+    pub max_total_procs: usize,
     /// Seconds a process may live if its request does not say; 0 is no limit (R12). Default: 0.
     pub default_timeout: u32,
     /// The most seconds that any process may live; 0 is no limit (R12). Default: 0.
@@ -86,6 +88,7 @@ impl Default for Config {
         Self {
             allowed: strings(&["python3", "bash", "ls"]),
             max_procs: 64,
+            max_total_procs: 0,
             default_timeout: 0,
             max_timeout: 0,
             kill_grace: Duration::from_secs(2),

@@ -30,6 +30,7 @@ pub use session::{Closing, Deadlines, Session, SpawnRequest, Spawned, WriteAnswe
 pub use stdin::MAX_QUEUED;
 pub use text::{Chunk, MAX_PIECE, Piece};
 
+use crate::count::Quota;
 use crate::model::Failure;
 use crate::os::{Watchdog, signals};
 use policy::Policy;
@@ -47,6 +48,8 @@ struct HostShared {
     policy: Policy,
     timer: Timer,
     watchdog: Option<Arc<Watchdog>>,
+    /// The processes of all sessions.
+    running: Quota,
 }
 
 impl Host {
@@ -64,7 +67,8 @@ impl Host {
         } else {
             None
         };
-        Ok(Self { shared: Arc::new(HostShared { config, policy, timer, watchdog }) })
+        let most = if config.max_total_procs == 0 { usize::MAX } else { config.max_total_procs };
+        Ok(Self { shared: Arc::new(HostShared { running: Quota::new(most), config, policy, timer, watchdog }) })
     }
 
     /// The limits and permissions.

@@ -19,10 +19,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::bus::Identity;
 use super::lifecycle::{Effect, Input, State};
 use super::output::Cap;
-use super::registry::{Registry, Slot};
+use super::registry::Registry;
 use super::reply::Reply;
 use super::stdin::Stdin;
 use super::timer::{TimerHandle, TimerKey};
+use crate::count::Slot;
 use crate::model::{Cause, Outcome, Refusal, Report, Signal, Status};
 use crate::os::Leader;
 
@@ -74,7 +75,7 @@ pub struct Process {
 pub(super) struct Inner {
     state: State,
     leader: Leader,
-    running: Option<Slot>,
+    running: Option<[Slot; 2]>,
     unreaped: Option<Slot>,
     timers: Vec<TimerKey>,
     waiting: Vec<Waiting>,
@@ -94,7 +95,7 @@ pub(super) struct Parts {
     pub stdin: Arc<Stdin>,
     pub cap: Arc<Cap>,
     pub leader: Leader,
-    pub running: Slot,
+    pub running: [Slot; 2],
     pub unreaped: Slot,
     pub cmd: String,
     pub time_limit: Option<Duration>,

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::process::Process;
+use crate::count::{Counter, Quota, Slot};
 use crate::model::{Failure, ProcId, Refusal, SpawnError};
 
 /// Finished processes that can still be asked about (R26).
@@ -25,10 +25,11 @@ pub const MAX_UNPUBLISHED: usize = 256;
 pub struct Registry {
     tables: Mutex<Tables>,
     changed: Condvar,
-    running: Counter,
+    running: Quota,
+    /// Running processes of all sessions of the host.
+    running_in_host: Quota,
     unreaped: Counter,
     unpublished: Counter,
-    max_procs: usize,
 }
 
 #[derive(Default)]
@@ -43,53 +44,24 @@ struct Tables {
 /// The places of a process, taken before it is spawned and given back one by one, or all at once if the spawn fails.
 #[derive(Debug)]
 pub struct Reservation {
-    /// Given back when the process has ended (R11).
-    pub running: Slot,
+    /// Given back when the process has ended (R11): its places in the session and in the host.
+    pub running: [Slot; 2],
     /// Given back when its leader is reaped: until then a session may not be left.
     pub unreaped: Slot,
     /// Given back when its last event is in the subscriber's queue.
     pub unpublished: Slot,
 }
 
-/// One unit of a count, given back by being dropped.
-#[derive(Debug)]
-pub struct Slot(Counter);
-
-#[derive(Clone, Debug, Default)]
-struct Counter(Arc<AtomicUsize>);
-
-impl Counter {
-    fn take(&self, most: usize) -> Option<Slot> {
-        let more = |count| (count < most).then_some(count + 1);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok().map(|_| Slot(self.clone()))
-    }
-
-    fn add(&self) -> Slot {
-        self.0.fetch_add(1, Ordering::AcqRel);
-        Slot(self.clone())
-    }
-
-    fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl Registry {
-    /// An empty registry.
-    pub fn new(max_procs: usize) -> Self {
+    /// An empty registry, with the places of its session and of all sessions together.
+    pub fn new(running: Quota, running_in_host: Quota) -> Self {
         Self {
             tables: Mutex::default(),
             changed: Condvar::new(),
-            running: Counter::default(),
+            running,
+            running_in_host,
             unreaped: Counter::default(),
             unpublished: Counter::default(),
-            max_procs,
         }
     }
 
@@ -106,12 +78,15 @@ impl Registry {
             let e = io::Error::other("the session is being closed");
             return Err(Failure::new("spawn", e).into());
         }
-        let running = self.running.take(self.max_procs).ok_or(Refusal::ProcLimit { max: self.max_procs })?;
+        let running = self.running.take().ok_or(Refusal::ProcLimit { max: self.running.most() })?;
+        let limit = Refusal::HostLimit { max: self.running_in_host.most() };
+        let running_in_host = self.running_in_host.take().ok_or(limit)?;
         // A running process is unpublished too, and this one runs already.
         if (self.unpublished.count() + 1).saturating_sub(self.running.count()) >= MAX_UNPUBLISHED {
             return Err(Refusal::Undelivered { max: MAX_UNPUBLISHED }.into());
         }
-        Ok(Reservation { running, unreaped: self.unreaped.add(), unpublished: self.unpublished.add() })
+        let running = [running, running_in_host];
+        Ok(Reservation { running, unreaped: self.unreaped.take(), unpublished: self.unpublished.take() })
     }
 
     /// Adds a process. False if the session has been closed meanwhile: then it is to be ended at once.
@@ -188,6 +163,10 @@ impl Tables {
 mod tests {
     use super::*;
 
+    fn registry(max_procs: usize) -> Registry {
+        Registry::new(Quota::new(max_procs), Quota::new(usize::MAX))
+    }
+
     fn refusal(result: Result<Reservation, SpawnError>) -> Refusal {
         match result {
             Err(SpawnError::Refused(refusal)) => refusal,
@@ -197,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_place_is_given_back_whatever_becomes_of_the_spawn() {
-        let registry = Registry::new(2);
+        let registry = registry(2);
         let first = registry.reserve().unwrap();
         let second = registry.reserve().unwrap();
         assert_eq!(refusal(registry.reserve()), Refusal::ProcLimit { max: 2 });
@@ -209,8 +188,20 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_a_host_share_its_places() {
+        let everywhere = Quota::new(3);
+        let [one, other] = [(); 2].map(|()| Registry::new(Quota::new(2), everywhere.clone()));
+        let places = [one.reserve().unwrap(), one.reserve().unwrap(), other.reserve().unwrap()];
+        assert_eq!(refusal(one.reserve()), Refusal::ProcLimit { max: 2 }, "the session's own limit is told first");
+        assert_eq!(refusal(other.reserve()), Refusal::HostLimit { max: 3 });
+        assert_eq!(other.running.count(), 1, "the refused spawn gave its place back");
+        drop(places);
+        assert_eq!(everywhere.count(), 0);
+    }
+
+    #[test]
     fn ended_processes_that_nobody_hears_of_are_bounded() {
-        let registry = Registry::new(1);
+        let registry = registry(1);
         let ended: Vec<Slot> = (0..MAX_UNPUBLISHED).map(|_| registry.reserve().unwrap().unpublished).collect();
         assert_eq!(refusal(registry.reserve()), Refusal::Undelivered { max: MAX_UNPUBLISHED });
         assert_eq!(registry.running.count(), 0, "the refused spawn gave its place back");
@@ -220,7 +211,7 @@ mod tests {
 
     #[test]
     fn threads_that_race_for_the_last_place_do_not_share_it() {
-        let registry = Registry::new(10);
+        let registry = registry(10);
         let taken: Vec<Reservation> = std::thread::scope(|scope| {
             let tries: Vec<_> = (0..40).map(|_| scope.spawn(|| registry.reserve().ok())).collect();
             tries.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
@@ -230,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_closed_session_has_no_places() {
-        let registry = Registry::new(10);
+        let registry = registry(10);
         registry.close();
         assert!(matches!(registry.reserve(), Err(SpawnError::Failed(_))));
         assert!(registry.all_reaped());

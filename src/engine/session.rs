@@ -17,6 +17,7 @@ use super::launch::{Launch, spare_memory};
 use super::process::{KillAnswer, KillRefused};
 use super::registry::Registry;
 use super::reply::Reply;
+use crate::count::Quota;
 use crate::model::{Cause, Failure, ProcId, Refusal, Report, Signal, SpawnError, StdinMode};
 use crate::os;
 
@@ -143,7 +144,7 @@ pub struct Session {
 impl Session {
     pub(super) fn open(host: Arc<HostShared>) -> (Self, Receiver<Event>) {
         let (publisher, closer, events) = bus();
-        let registry = Arc::new(Registry::new(host.config.max_procs));
+        let registry = Arc::new(Registry::new(Quota::new(host.config.max_procs), host.running.clone()));
         (Self { host, registry, publisher, closer: Mutex::new(Some(closer)) }, events)
     }
 

@@ -24,7 +24,7 @@ use super::bus::{Event, EventKind};
 use super::lifecycle::{Input, State};
 use super::output::{self, DRAIN};
 use super::process::Process;
-use super::registry::Slot;
+use crate::count::Slot;
 
 /// What the waiter owns.
 pub(super) struct Waiter {

@@ -1,15 +1,23 @@
 //! Where lines come from and go to. Floor 2, beside the engine; it knows nothing of what the lines say.
 //!
-//! A [`Connection`] is an input and an output. Its constructors are the transports: a program's own standard streams, any
-//! `Read` and `Write`, or a pair of connections within one program.
+//! A [`Connection`] is an input and an output. Its constructors are the transports: a program's own standard streams, a
+//! socket, any `Read` and `Write`, or a pair of connections within one program. A [`Listener`] makes one for each agent that
+//! arrives at an [`Address`].
 
+mod address;
+#[cfg(feature = "http")]
+mod http;
 mod line;
+mod listener;
+mod socket;
 mod stdio;
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+pub use address::Address;
 pub use line::{Line, LineReader};
+pub use listener::{Arrival, ListenOptions, Listener, Refused};
 pub use stdio::{Input, Output};
 
 use crate::os;
@@ -22,22 +30,43 @@ pub struct Connection {
     pub output: Box<dyn Write + Send>,
     /// Tells of the input's end before all of it has been read, where that can be told.
     pub hangup: Option<Hangup>,
+    /// How it is closed, where that takes more than dropping both directions.
+    pub closing: Option<Box<dyn Close>>,
+}
+
+/// Closes a connection whose input another thread may be reading.
+pub trait Close: Send {
+    /// Nothing more will be written: the agent sees the end once it has read what was.
+    fn finish(&self);
+
+    /// Lets go of whoever reads or writes. What the agent has not read may be lost.
+    fn abort(&self);
 }
 
 /// Tells whether the other side of an input has gone.
-pub struct Hangup(OwnedFd);
+pub struct Hangup(Box<dyn Fn() -> bool + Send>);
 
 impl Hangup {
+    /// Asks the system of a pipe or a socket.
+    pub fn of(input: OwnedFd) -> Self {
+        Self::new(move || os::is_hung_up(&input))
+    }
+
+    /// Asks `is_seen`, which must not wait.
+    pub fn new(is_seen: impl Fn() -> bool + Send + 'static) -> Self {
+        Self(Box::new(is_seen))
+    }
+
     /// Whether it has.
     pub fn is_seen(&self) -> bool {
-        os::is_hung_up(&self.0)
+        (self.0)()
     }
 }
 
 impl Connection {
     /// Any two streams.
     pub fn new(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Self {
-        Self { input: Box::new(input), output: Box::new(output), hangup: None }
+        Self { input: Box::new(input), output: Box::new(output), hangup: None, closing: None }
     }
 
     /// This program's standard input and output, unbuffered. Nothing else may write to standard output.
@@ -45,7 +74,7 @@ impl Connection {
     /// # Errors
     /// When the system gives no descriptors.
     pub fn stdio() -> io::Result<Self> {
-        let hangup = Hangup(io::stdin().as_fd().try_clone_to_owned()?);
+        let hangup = Hangup::of(io::stdin().as_fd().try_clone_to_owned()?);
         Ok(Self { hangup: Some(hangup), ..Self::new(Input::stdin()?, Output::stdout()?) })
     }
 

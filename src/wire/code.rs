@@ -40,7 +40,7 @@ pub fn refusal_code(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UnknownProc { .. } => "unknown_proc",
         Refusal::ProcDead { .. } => "proc_dead",
-        Refusal::ProcLimit { .. } | Refusal::Undelivered { .. } => "proc_limit",
+        Refusal::ProcLimit { .. } | Refusal::HostLimit { .. } | Refusal::Undelivered { .. } => "proc_limit",
         Refusal::EmptyCommand => "empty_command",
         Refusal::CommandNotAllowed { .. } => "command_not_allowed",
         Refusal::InvalidArgument { .. } => "invalid_argument",
@@ -81,6 +81,9 @@ impl fmt::Display for Refusal {
             Self::ProcDead { id } => write!(f, "Process has already exited: {id}"),
             Self::ProcLimit { max } => {
                 write!(f, "the session already runs {max} processes, its limit; kill one, or wait for one to end")
+            }
+            Self::HostLimit { max } => {
+                write!(f, "all sessions of this host together already run {max} processes, its limit; try again later")
             }
             Self::Undelivered { max } => {
                 write!(f, "{max} ended processes wait for their events to be read; read them first")
@@ -169,6 +172,7 @@ mod tests {
             (Refusal::UnknownProc { id: "x".into() }, "unknown_proc: Process not found: x"),
             (Refusal::ProcDead { id }, "proc_dead: "),
             (Refusal::ProcLimit { max: 3 }, "proc_limit: "),
+            (Refusal::HostLimit { max: 3 }, "proc_limit: "),
             (Refusal::Undelivered { max: 3 }, "proc_limit: "),
             (Refusal::EmptyCommand, "empty_command: Empty command"),
             (

@@ -3,19 +3,20 @@
 //! Threads of a connection: `requests` reads and handles one request after the other and never waits for a process;
 //! `writer` is the only one that touches the output; the caller's own thread waits for the reason to end and then closes the
 //! session. `requests` may still sit in a read of the input when [`serve`] returns; it takes no more requests, and ends when
-//! that input does.
+//! that input does, or when the connection is closed. [`serve_all`] has a thread `session` for each connection of a listener.
 
 mod admission;
+mod many;
 mod outbox;
 mod peer;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, after, bounded, never, select};
 
 use crate::engine::{Closing, Deadlines, Host};
 use crate::log::{Level, Log};
@@ -23,6 +24,7 @@ use crate::model::Secret;
 use crate::transport::Connection;
 use crate::wire::MAX_LINE_BYTES;
 use crate::wire::dialect::Dialect;
+pub use many::serve_all;
 use outbox::{Writer, outbox};
 use peer::Peer;
 
@@ -37,6 +39,8 @@ pub struct Options {
     pub max_line_bytes: usize,
     /// The least time between a spawn's answer and the process's first event; `None` is what suits the dialect (R19).
     pub first_event_delay: Option<Duration>,
+    /// How long an agent that needs a token may be connected without having shown it; `None` is for ever.
+    pub handshake_within: Option<Duration>,
     /// Where the face says what it does.
     pub log: Log,
 }
@@ -48,6 +52,7 @@ impl Default for Options {
             auth_token: None,
             max_line_bytes: MAX_LINE_BYTES,
             first_event_delay: None,
+            handshake_within: None,
             log: Log::none(),
         }
     }
@@ -77,6 +82,7 @@ enum Reason {
     InputEnded,
     Shutdown(Duration),
     Stop,
+    NoHandshake,
     OutputBroken(io::Error),
 }
 
@@ -85,7 +91,7 @@ impl Reason {
         match self {
             Self::InputEnded => Closing::END_OF_INPUT,
             Self::Shutdown(timeout) => Closing::shutdown(*timeout),
-            Self::Stop | Self::OutputBroken(_) => Closing::SIGNAL,
+            Self::Stop | Self::NoHandshake | Self::OutputBroken(_) => Closing::SIGNAL,
         }
     }
 
@@ -94,6 +100,7 @@ impl Reason {
             Self::InputEnded => "the agent's input has ended",
             Self::Shutdown(_) => "the agent has asked for a shutdown",
             Self::Stop => "the host was asked to end",
+            Self::NoHandshake => "the agent has shown no valid token in time",
             Self::OutputBroken(_) => "the output is broken",
         }
     }
@@ -103,6 +110,9 @@ impl Reason {
 /// writer is told to end.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 const LAST_WRITE: Duration = Duration::from_millis(100);
+
+/// How long an agent whose connection is at its end may take to close its side.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// How often, while the writer writes its last, the reasons for a quicker end are looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -119,7 +129,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     let (session, events) = host.open_session();
     let session = Arc::new(session);
     let (outbox, answers) = outbox();
-    let Connection { input, output, hangup } = connection;
+    let Connection { input, output, hangup, closing } = connection;
 
     let mut writer = Writer::new(output, answers, events, options);
     let hurry = writer.hurry();
@@ -129,7 +139,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     })?;
 
     let mut peer = Peer::new(host, Arc::clone(&session), outbox.clone(), options);
-    let closed = peer.closed();
+    let (closed, admitted) = (peer.closed(), peer.admitted());
     let max_line_bytes = options.max_line_bytes;
     let (peer_says, requests_ended) = bounded(2);
     thread::Builder::new().name("requests".into()).spawn(move || {
@@ -137,7 +147,11 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
         let _ = peer_says.send(Reason::InputEnded);
     })?;
 
-    let mut watch = Watch { requests_ended, writer_ended, stop: stop.clone(), broken: None };
+    let handshake = match options.handshake_within.filter(|_| options.auth_token.is_some()) {
+        Some(time) => Handshake { due: after(time), admitted },
+        None => Handshake { due: never(), admitted },
+    };
+    let mut watch = Watch { requests_ended, writer_ended, stop: stop.clone(), handshake, broken: None };
     let why = watch.wait();
     closed.store(true, Ordering::Release);
     options.log.say(Level::Info, format_args!("closing the session: {}", why.words()));
@@ -164,6 +178,11 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
             break;
         }
     }
+    if let Some(closing) = closing {
+        closing.finish();
+        watch.requests_end(Instant::now() + LINGER);
+        closing.abort();
+    }
     if writer.is_finished() {
         let _ = writer.join();
     }
@@ -176,8 +195,15 @@ struct Watch<T> {
     requests_ended: Receiver<Reason>,
     writer_ended: Receiver<io::Result<()>>,
     stop: Receiver<T>,
+    handshake: Handshake,
     /// The output's error, if it came after the end had begun.
     broken: Option<io::Error>,
+}
+
+/// When an agent that has not shown its token is sent away.
+struct Handshake {
+    due: Receiver<Instant>,
+    admitted: Arc<AtomicBool>,
 }
 
 impl<T> Watch<T> {
@@ -196,6 +222,12 @@ impl<T> Watch<T> {
                     // Whoever has dropped the other end does not want to stop this.
                     Err(_) => self.stop = never(),
                 },
+                recv(self.handshake.due) -> _ => {
+                    if !self.handshake.admitted.load(Ordering::Acquire) {
+                        return Reason::NoHandshake;
+                    }
+                    self.handshake.due = never();
+                }
             }
         }
     }
@@ -212,6 +244,11 @@ impl<T> Watch<T> {
         if let Ok(reason) = self.requests_ended.try_recv() {
             deadlines.hurry(reason.closing());
         }
+    }
+
+    /// Waits until no more requests are read, but not past `deadline`.
+    fn requests_end(&mut self, deadline: Instant) {
+        while self.requests_ended.recv_deadline(deadline).is_ok() {}
     }
 
     /// Whether the writer has ended, or does so by `deadline`.

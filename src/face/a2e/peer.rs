@@ -27,6 +27,7 @@ pub struct Peer {
     capability: Capability,
     started: Instant,
     closed: Arc<AtomicBool>,
+    admitted: Arc<AtomicBool>,
     log: Log,
 }
 
@@ -73,6 +74,7 @@ impl Peer {
             capability: capability(host, options),
             started: Instant::now(),
             closed: Arc::default(),
+            admitted: Arc::default(),
             log: options.log.clone(),
         }
     }
@@ -80,6 +82,11 @@ impl Peer {
     /// Once it is set, no more requests are taken.
     pub fn closed(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.closed)
+    }
+
+    /// It is set once there has been a good handshake.
+    pub fn admitted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.admitted)
     }
 
     /// Serves requests until the input ends. After a shutdown, or when the session is closed, it only watches for that.
@@ -169,6 +176,7 @@ impl Peer {
     fn handshake(&mut self, responder: Responder, handshake: &Handshake) {
         let opened = self.admission.handshake(&handshake.auth_token);
         self.log.say(Level::Info, format_args!("handshake of {:?}: {opened:?}", handshake.agent_id));
+        self.admitted.fetch_or(opened.is_ok(), Ordering::AcqRel);
         let names_proc = handshake.agent_caps.iter().any(|cap| cap == "proc" || cap == "procs");
         let accepted_caps = if opened.is_ok() && names_proc { vec![self.capability.clone()] } else { Vec::new() };
         let (ok, session_id, reason) = match opened {
