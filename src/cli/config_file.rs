@@ -24,6 +24,7 @@ const KEYS: &[Key] = &[
     Key { names: &["max_total_procs"], set: |s, text| fill_in(&mut s.listening.max_total_procs, text) },
     Key { names: &["listen"], set: set_listen },
     Key { names: &["max_sessions"], set: |s, text| fill_in_checked(&mut s.listening.max_sessions, text, at_least_one) },
+    Key { names: &["handshake_within"], set: |s, text| fill_in_checked(&mut s.listening.handshake_within, text, span) },
     Key { names: &["resume"], set: |s, text| fill_in_checked(&mut s.listening.resume, text, span) },
     Key { names: &["http_hosts"], set: |s, text| fill_in(&mut s.listening.http_hosts, text) },
     Key {

@@ -26,6 +26,9 @@ pub struct Listening {
     /// Processes of all agents together that may run at once; 0 is no limit [default: 0]
     #[arg(long, value_name = "N")]
     pub max_total_procs: Option<usize>,
+    /// Seconds that an agent may take to show its token, if there is one [default: 30]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = |text: &str| text.parse().map_err(|_| SPAN.into()).and_then(span))]
+    pub handshake_within: Option<f64>,
     /// HTTP: seconds that an agent may be without a stream before its session ends [default: 60]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = |text: &str| text.parse().map_err(|_| SPAN.into()).and_then(span))]
     pub resume: Option<f64>,
@@ -42,7 +45,7 @@ impl Listening {
     pub fn resolve(self, options: &mut Options) -> Result<Option<(Address, ListenOptions)>, Complaint> {
         let Some(address) = self.listen else { return Ok(None) };
         check_reach(&address, self.public, options.auth_token.is_some())?;
-        options.handshake_within = Some(HANDSHAKE_WITHIN);
+        options.handshake_within = Some(self.handshake_within.map_or(HANDSHAKE_WITHIN, Duration::from_secs_f64));
         let default = ListenOptions::default();
         let listen = ListenOptions {
             max_sessions: self.max_sessions.unwrap_or(default.max_sessions),

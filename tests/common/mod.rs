@@ -3,20 +3,23 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr)]
 
 pub mod monitor;
+pub mod server;
 mod start;
 pub mod system;
 
 pub use start::Start;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Write;
-use std::process::{Child, ChildStdin, Command};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use rustix::net::Shutdown;
 use serde_json::{Value, json};
 use wait_timeout::ChildExt;
 
@@ -42,8 +45,9 @@ pub fn binary() -> Command {
 
 /// A running host and what it has said.
 pub struct Host {
-    pub child: Child,
-    stdin: Option<ChildStdin>,
+    /// Absent of a host that others use too.
+    child: Option<Child>,
+    stdin: Option<File>,
     lines: Receiver<String>,
     reader: Option<JoinHandle<()>>,
     paused: Arc<AtomicBool>,
@@ -78,7 +82,7 @@ impl Host {
     }
 
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap()
+        i32::try_from(self.child.as_ref().expect("the host is this test's own").id()).unwrap()
     }
 
     fn note(&mut self, way: &str, text: &str) {
@@ -302,7 +306,12 @@ impl Host {
 
     /// Waits for the host to be gone, though nobody reads what it says.
     pub fn wait_gone(&mut self, within: Duration) -> Option<i32> {
-        self.child.wait_timeout(within).unwrap().expect("the host ends in time").code()
+        self.exit_code(within)
+    }
+
+    fn exit_code(&mut self, within: Duration) -> Option<i32> {
+        let child = self.child.as_mut()?;
+        child.wait_timeout(within).unwrap().expect("the host ends in time").code()
     }
 
     /// Sends a signal to the host itself.
@@ -313,16 +322,31 @@ impl Host {
     /// Closes the host's input.
     pub fn close_input(&mut self) {
         self.note("→", "(end of input)");
+        self.shut(Shutdown::Write);
         self.stdin = None;
+    }
+
+    /// Breaks a connection off, both ways.
+    pub fn break_off(&mut self) {
+        self.note("→", "(broken off)");
+        self.shut(Shutdown::Both);
+        self.stdin = None;
+    }
+
+    /// The reader has a handle of its own on a socket, so closing this one would not be seen.
+    fn shut(&self, how: Shutdown) {
+        if let (Some(socket), None) = (&self.stdin, &self.child) {
+            let _ = rustix::net::shutdown(socket, how);
+        }
     }
 
     /// Takes everything up to the end of the output, and returns the exit code and how long that took.
     pub fn wait_end(&mut self) -> (Option<i32>, Duration) {
         let start = Instant::now();
         while self.next(start + PATIENCE).is_some() {}
-        let status = self.child.wait_timeout(PATIENCE).unwrap().expect("the host ends");
+        let code = self.exit_code(PATIENCE);
         self.reader.take().map(JoinHandle::join);
-        (status.code(), start.elapsed())
+        (code, start.elapsed())
     }
 
     /// What an ended host has said on its standard error.
@@ -334,7 +358,7 @@ impl Host {
     pub fn finish(mut self) {
         self.close_input();
         let (code, took) = self.wait_end();
-        assert_eq!(code, Some(0));
+        assert_eq!(code, self.child.as_ref().map(|_| 0));
         assert!(took < Duration::from_secs(3), "the host took {took:?} to end");
         self.monitor.end().unwrap();
     }
@@ -346,7 +370,10 @@ impl Drop for Host {
             eprintln!("--- the last of the exchange ---\n{}", self.exchange.join("\n"));
         }
         self.unpause();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.shut(Shutdown::Both);
     }
 }

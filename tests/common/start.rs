@@ -1,8 +1,10 @@
 //! How a host is started for a test: its arguments, its environment, and the state that it finds.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -59,9 +61,27 @@ impl Start {
     pub fn go(mut self) -> Host {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
+        let stdin = child.stdin.take().map(|stdin| OwnedFd::from(stdin).into());
+        let stdout = child.stdout.take().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let mut host = Host::over(stdin, stdout, Some(child));
+        host.stderr = Some(std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        }));
+        if let Some(fields) = self.handshake {
+            host.shake_hands(fields);
+        }
+        host
+    }
+}
+
+impl Host {
+    /// A host that reads from `stdin` and writes to `stdout`, whatever they are.
+    pub fn over(stdin: Option<File>, stdout: impl Read + Send + 'static, child: Option<Child>) -> Self {
         // Bounded, so that a host which says more than the test can look at is held up, as by any agent.
         let (sender, lines) = bounded(1024);
-        let stdout = child.stdout.take().unwrap();
         let paused = Arc::new(AtomicBool::new(false));
         let (resume, resumed) = bounded(1);
         let is_paused = Arc::clone(&paused);
@@ -72,20 +92,15 @@ impl Start {
                     let _ = resumed.recv();
                 }
                 let mut line = Vec::new();
-                if stdout.read_until(b'\n', &mut line).unwrap() == 0 {
+                // A connection may be broken off.
+                if !matches!(stdout.read_until(b'\n', &mut line), Ok(1..)) {
                     break;
                 }
                 let _ = sender.send(String::from_utf8(line).expect("the host writes UTF-8"));
             }
         });
-        let mut stderr = child.stderr.take().unwrap();
-        let stderr = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
-        });
-        let mut host = Host {
-            stdin: child.stdin.take(),
+        Self {
+            stdin,
             child,
             lines,
             reader: Some(reader),
@@ -100,13 +115,14 @@ impl Start {
             started: Instant::now(),
             sent: 0,
             session_id: String::new(),
-            stderr: Some(stderr),
-        };
-        if let Some(fields) = self.handshake {
-            let hello = host.call("handshake/req", fields);
-            assert_eq!(hello["ok"], json!(true), "{hello}");
-            host.session_id = hello["session_id"].as_str().unwrap().to_owned();
+            stderr: None,
         }
-        host
+    }
+
+    /// Opens the session by a handshake with these fields.
+    pub fn shake_hands(&mut self, fields: Value) {
+        let hello = self.call("handshake/req", fields);
+        assert_eq!(hello["ok"], json!(true), "{hello}");
+        self.session_id = hello["session_id"].as_str().unwrap().to_owned();
     }
 }

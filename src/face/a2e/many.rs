@@ -91,7 +91,8 @@ impl Sessions<'_> {
     /// What an agent hears for which there is no place.
     fn no_place(&self) -> Vec<u8> {
         let words = format!("this host serves {} sessions already, its limit; try again later", self.open.len());
-        encode(&ErrorMessage::new(String::new(), ErrorCode::RuntimeError, words, true))
+        let error = ErrorMessage::new(String::new(), ErrorCode::RuntimeError, words, false);
+        encode(&ErrorMessage { retryable: true, ..error })
     }
 
     /// Joins the thread of a session that has ended.

@@ -16,8 +16,8 @@ use parking_lot::{Condvar, Mutex};
 /// Bytes that may wait to be sent.
 const MAX_UNSENT: usize = 256 * 1024;
 
-/// Bytes that are kept after they were sent.
-const MAX_KEPT: usize = 1024 * 1024;
+/// Bytes that are kept after they were sent: as many as the systems on both sides may hold without the agent having read them.
+const MAX_KEPT: usize = 8 * 1024 * 1024;
 
 /// Bytes that a stream takes at once.
 const BATCH: usize = 64 * 1024;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 const MAX_HEAD: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 
-/// How long a connection may be kept without a request, how long a head may take from its first byte, and a body from its
-/// head's end.
+/// How long a connection may be kept without a further request, how long a head may take from its first byte, or the first
+/// from the connection's beginning, and a body from its head's end.
 const IDLE: Duration = Duration::from_secs(60);
 const HEAD: Duration = Duration::from_secs(10);
 const BODY: Duration = Duration::from_secs(30);
@@ -60,17 +60,21 @@ pub struct Client {
     pub stream: TcpStream,
     /// What was read and belongs to nobody yet.
     buffer: Vec<u8>,
+    /// Whether it has sent no request yet.
+    is_new: bool,
 }
 
 impl Client {
     /// A client that has just connected.
     pub fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: Vec::new() }
+        Self { stream, buffer: Vec::new(), is_new: true }
     }
 
     /// The next request's head.
     pub fn head(&mut self) -> Result<Head, Problem> {
-        let mut deadline = Instant::now() + IDLE;
+        // The first is to come at once.
+        let mut deadline = Instant::now() + if self.is_new { HEAD } else { IDLE };
+        self.is_new = false;
         let mut began = false;
         loop {
             if !self.buffer.is_empty() {
