@@ -58,6 +58,8 @@ struct Attached {
     /// Has one byte in it when there is something to look at.
     wake: PipeWriter,
     woken: bool,
+    /// Another stream waits for its place.
+    leaving: bool,
 }
 
 /// A stream on its own thread.
@@ -123,9 +125,22 @@ impl Mailbox {
 
     /// Attaches a stream, in the place of one that may be there. It begins after the line `after`, if that is known, else
     /// with the first that no stream has sent. The error is the number of the oldest line that is still there.
+    ///
+    /// Race: a stream takes over while the one before is sending.
+    /// 1. The one before has handed lines to the system, and not said so yet.
+    /// 2. The new one begins with the first that is not said to be sent: the agent gets them twice.
+    ///
+    /// So the new one waits until the one before has gone, whose socket is shut so that it cannot be stuck in a write.
     pub fn attach(self: &Arc<Self>, after: Option<u64>, socket: TcpStream) -> io::Result<Result<Stream, u64>> {
         let (wait, wake) = io::pipe()?;
         let mut state = self.state.lock();
+        while let Some(before) = &mut state.stream {
+            before.leaving = true;
+            // One that is closed already lets its thread go too.
+            let _ = before.socket.shutdown(Shutdown::Both);
+            state.wake();
+            self.changed.wait(&mut state);
+        }
         if let Some(after) = after {
             if after.saturating_add(1) < state.first {
                 return Ok(Err(state.first));
@@ -135,11 +150,7 @@ impl Mailbox {
         }
         state.streams += 1;
         let number = state.streams;
-        let attached = Attached { number, socket, wake, woken: false };
-        if let Some(before) = state.stream.replace(attached) {
-            // Its thread may be stuck in a write to an agent that has gone.
-            let _ = before.socket.shutdown(Shutdown::Both);
-        }
+        state.stream = Some(Attached { number, socket, wake, woken: false, leaving: false });
         state.wake();
         Ok(Ok(Stream { mailbox: Arc::clone(self), number, wake: wait }))
     }
@@ -219,7 +230,7 @@ impl Stream {
         let mut state = self.mailbox.state.lock();
         let has_all = state.next == state.first + state.lines.len() as u64;
         match &mut state.stream {
-            Some(attached) if attached.number == self.number => {
+            Some(attached) if attached.number == self.number && !attached.leaving => {
                 if std::mem::take(&mut attached.woken) {
                     // One byte is there, so this does not wait.
                     let _ = (&self.wake).read(&mut [0]);
