@@ -80,11 +80,14 @@ fn the_console_sessions_print_what_is_shown() {
 }
 
 #[test]
-fn the_python_program_prints_what_is_shown() {
-    let (program, shown) = (&blocks("python")[0], &blocks("text")[0]);
-    let output = shell("exec python3 -c \"$PROGRAM\"").env("PROGRAM", program).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), shown, "{stderr}");
+fn the_python_programs_print_what_is_shown() {
+    let (programs, shown) = (blocks("python"), blocks("text"));
+    assert_eq!(programs.len(), shown.len());
+    for (program, shown) in programs.iter().zip(&shown) {
+        let output = shell("exec python3 -c \"$PROGRAM\"").env("PROGRAM", program).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), shown, "{stderr}");
+    }
 }
 
 #[test]
