@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Floor 0.
     ("model", &[]),
     ("log", &[]),
+    ("audit", &[]),
     // Floor 1.
     ("wire", &["model"]),
     ("os", &["model"]),
@@ -20,9 +21,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["model", "log", "os"]),
     ("transport", &["os"]),
     // Floor 4.
-    ("face", &["model", "log", "wire", "engine", "transport"]),
+    ("face", &["model", "log", "audit", "wire", "engine", "transport"]),
     // Floor 5: the binary, which uses the library as anybody would.
-    ("cli", &["model", "log", "wire", "engine", "transport", "face", "signals", "conform"]),
+    ("cli", &["model", "log", "audit", "wire", "engine", "transport", "face", "signals", "conform"]),
     ("main", &["cli", "conform"]),
     // Beside the floors: the conformance runner uses nothing of the host.
     ("conform", &[]),

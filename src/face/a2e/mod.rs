@@ -8,6 +8,7 @@
 mod admission;
 mod outbox;
 mod peer;
+mod trail;
 
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never, select};
 
+use crate::audit::Audit;
 use crate::engine::{Closing, Deadlines, Host};
 use crate::log::{Level, Log};
 use crate::model::Secret;
@@ -39,6 +41,8 @@ pub struct Options {
     pub first_event_delay: Option<Duration>,
     /// Where the face says what it does.
     pub log: Log,
+    /// Who keeps a record of each request.
+    pub audit: Audit,
 }
 
 impl Default for Options {
@@ -49,6 +53,7 @@ impl Default for Options {
             max_line_bytes: MAX_LINE_BYTES,
             first_event_delay: None,
             log: Log::none(),
+            audit: Audit::none(),
         }
     }
 }
@@ -129,7 +134,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     })?;
 
     let mut peer = Peer::new(host, Arc::clone(&session), outbox.clone(), options);
-    let closed = peer.closed();
+    let (closed, trail) = (peer.closed(), peer.trail());
     let max_line_bytes = options.max_line_bytes;
     let (peer_says, requests_ended) = bounded(2);
     thread::Builder::new().name("requests".into()).spawn(move || {
@@ -167,6 +172,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     if writer.is_finished() {
         let _ = writer.join();
     }
+    trail.end();
     let broken = if let Reason::OutputBroken(e) = why { Some(e) } else { watch.broken };
     Ok(broken.map_or(Ended::Clean, Ended::OutputBroken))
 }
