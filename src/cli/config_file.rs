@@ -3,44 +3,169 @@
 
 use std::path::Path;
 
-use a2e_proc::engine::InheritEnv;
+use a2e_proc::engine::{Config, InheritEnv};
+use a2e_proc::face::a2e::Options;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::Complaint;
-use super::settings::{Settings, inherit_env, max_line_bytes, max_procs, network_disabled, span};
+use super::settings::{
+    AUDIT_KEEP, AUDIT_MAX_BYTES, Settings, audit_keep, inherit_env, max_line_bytes, max_procs, network_disabled, span,
+};
 
-/// One key: its spellings, ours first, and what it sets.
-struct Key {
-    names: &'static [&'static str],
+/// One key: its spellings, ours first, what it sets, what that means, and what holds if it is not given.
+pub struct Key {
+    pub names: &'static [&'static str],
     set: fn(&mut Settings, &str) -> serde_json::Result<()>,
+    pub meaning: &'static str,
+    /// As a file would say it; `null` where nothing holds, and then a file may say `null` too.
+    pub default: fn(&Defaults) -> Value,
 }
 
-/// Every key there is.
-const KEYS: &[Key] = &[
-    Key { names: &["allowed_commands", "ALLOWED_COMMANDS"], set: |s, text| fill_in(&mut s.allowed_commands, text) },
-    Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in_checked(&mut s.max_procs, text, max_procs) },
+/// What holds where nothing is set.
+#[derive(Default)]
+pub struct Defaults {
+    config: Config,
+    options: Options,
+}
+
+/// Every key there is, each at one place in memory, by which it is told from the others.
+pub static KEYS: &[Key] = &[
+    Key {
+        names: &["allowed_commands", "ALLOWED_COMMANDS"],
+        set: |s, text| fill_in(&mut s.allowed_commands, text),
+        meaning: "programs that may be run, by the exact names that requests use",
+        default: |d| json!(d.config.allowed),
+    },
+    Key {
+        names: &["max_procs", "MAX_PROCS"],
+        set: |s, text| fill_in_checked(&mut s.max_procs, text, max_procs),
+        meaning: "processes that may run at once, per session",
+        default: |d| json!(d.config.max_procs),
+    },
     Key {
         names: &["default_timeout", "DEFAULT_TIMEOUT", "timeout"],
         set: |s, text| fill_in(&mut s.default_timeout, text),
+        meaning: "seconds a process may live if its request does not say; 0 is no limit",
+        default: |d| json!(d.config.default_timeout),
     },
-    Key { names: &["max_timeout"], set: |s, text| fill_in(&mut s.max_timeout, text) },
-    Key { names: &["kill_grace"], set: |s, text| fill_in_checked(&mut s.kill_grace, text, span) },
-    Key { names: &["max_output_bytes", "MAX_OUTPUT_BYTES"], set: |s, text| fill_in(&mut s.max_output_bytes, text) },
-    Key { names: &["inherit_env"], set: set_inherit_env },
-    Key { names: &["watchdog"], set: |s, text| fill_in(&mut s.watchdog, text) },
-    Key { names: &["denied_env"], set: |s, text| fill_in(&mut s.denied_env, text) },
-    Key { names: &["auth_token_file"], set: |s, text| fill_in(&mut s.auth_token_file, text) },
-    Key { names: &["wire"], set: |s, text| fill_in(&mut s.wire, text) },
-    Key { names: &["max_line_bytes"], set: |s, text| fill_in_checked(&mut s.max_line_bytes, text, max_line_bytes) },
-    Key { names: &["first_event_delay"], set: |s, text| fill_in_checked(&mut s.first_event_delay, text, span) },
+    Key {
+        names: &["max_timeout"],
+        set: |s, text| fill_in(&mut s.max_timeout, text),
+        meaning: "the most seconds any process may live; 0 is no limit",
+        default: |d| json!(d.config.max_timeout),
+    },
+    Key {
+        names: &["kill_grace"],
+        set: |s, text| fill_in_checked(&mut s.kill_grace, text, span),
+        meaning: "seconds between SIGTERM and SIGKILL",
+        default: |d| json!(d.config.kill_grace.as_secs_f64()),
+    },
+    Key {
+        names: &["max_output_bytes", "MAX_OUTPUT_BYTES"],
+        set: |s, text| fill_in(&mut s.max_output_bytes, text),
+        meaning: "bytes of output per process before the rest is discarded; 0 is no cap",
+        default: |d| json!(d.config.max_output_bytes),
+    },
+    Key {
+        names: &["inherit_env"],
+        set: set_inherit_env,
+        meaning: "what of the host's environment processes see: \"all\", \"none\", or a list of names",
+        default: |_| json!("all"),
+    },
+    Key {
+        names: &["watchdog"],
+        set: |s, text| fill_in(&mut s.watchdog, text),
+        meaning: "whether a small process ends the others should the host be killed",
+        default: |d| json!(d.config.watchdog),
+    },
+    Key {
+        names: &["denied_env"],
+        set: |s, text| fill_in(&mut s.denied_env, text),
+        meaning: "variables that requests may not set; a final * stands for any rest",
+        default: |d| json!(d.config.denied_env),
+    },
+    Key {
+        names: &["auth_token_file"],
+        set: |s, text| fill_in(&mut s.auth_token_file, text),
+        meaning: "the file with the token that agents must show; null asks for none, but for the one in A2E_AUTH_TOKEN",
+        default: |_| Value::Null,
+    },
+    Key {
+        names: &["wire"],
+        set: |s, text| fill_in(&mut s.wire, text),
+        meaning: "the form of events: \"spec\", the specification's, or \"sdk\", the published Python SDK's",
+        default: |_| json!("spec"),
+    },
+    Key {
+        names: &["max_line_bytes"],
+        set: |s, text| fill_in_checked(&mut s.max_line_bytes, text, max_line_bytes),
+        meaning: "bytes of the longest request line",
+        default: |d| json!(d.options.max_line_bytes),
+    },
+    Key {
+        names: &["first_event_delay"],
+        set: |s, text| fill_in_checked(&mut s.first_event_delay, text, span),
+        meaning: "seconds between a spawn's answer and its first event; null is 0 with the wire \"spec\", 0.01 with \"sdk\"",
+        default: |_| Value::Null,
+    },
     Key {
         names: &["network_disabled", "DISABLE_NETWORK"],
         set: |s, text| fill_in_checked(&mut s.network_disabled, text, network_disabled),
+        meaning: "whether processes are cut off the network",
+        default: |_| json!(false),
     },
-    Key { names: &["log"], set: |s, text| fill_in(&mut s.log, text) },
+    Key {
+        names: &["log"],
+        set: |s, text| fill_in(&mut s.log, text),
+        meaning: "what is said on standard error: \"error\", \"info\" or \"debug\"; null is nothing",
+        default: |_| Value::Null,
+    },
+    Key {
+        names: &["audit"],
+        set: |s, text| fill_in(&mut s.audit, text),
+        meaning: "the file to which one JSON line for each request is appended; \"-\" is standard error, null is none",
+        default: |_| Value::Null,
+    },
+    Key {
+        names: &["audit_max_bytes"],
+        set: |s, text| fill_in(&mut s.audit_max_bytes, text),
+        meaning: "bytes at which the audit file is rotated; 0 is never",
+        default: |_| json!(AUDIT_MAX_BYTES),
+    },
+    Key {
+        names: &["audit_keep"],
+        set: |s, text| fill_in_checked(&mut s.audit_keep, text, audit_keep),
+        meaning: "old audit files that are kept; 0 means that none is rotated",
+        default: |_| json!(AUDIT_KEEP),
+    },
 ];
+
+/// Keys of a plugin's block in the published SDK's configuration that mean nothing here, and are let pass.
+const SDK_KEYS: [&str; 6] = ["enabled", "priority", "exclusive", "name", "type", "cls"];
+
+/// A key as it stands in a file.
+pub struct Given {
+    pub name: String,
+    /// The value, as JSON.
+    pub value: Value,
+    /// `None` if it is one of those of the SDK that mean nothing here.
+    pub key: Option<&'static Key>,
+}
+
+impl Key {
+    /// Why its value does nothing beside the others, if that is so.
+    pub fn idle(&self, settings: &Settings) -> Option<&'static str> {
+        let rotates = settings.audit_max_bytes != Some(0) && settings.audit_keep != Some(0);
+        match self.names[0] {
+            "audit_max_bytes" | "audit_keep" if settings.audit.is_none() => Some("no effect without audit"),
+            "audit_max_bytes" | "audit_keep" if !rotates => Some("never rotated"),
+            _ => None,
+        }
+    }
+}
 
 /// Reads the value, and keeps it if no flag has said otherwise.
 fn fill_in<T: DeserializeOwned>(slot: &mut Option<T>, text: &str) -> serde_json::Result<()> {
@@ -99,31 +224,42 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-/// Fills what no flag has set from `file`.
-pub fn fill(settings: &mut Settings, file: &Path) -> Result<(), Complaint> {
+/// Fills what no flag has set from `file`, and returns the keys that it has.
+pub fn fill(settings: &mut Settings, file: &Path) -> Result<Vec<Given>, Complaint> {
     let name = file.display();
     let text = std::fs::read_to_string(file).map_err(|e| Complaint::usage(format!("{name}: cannot be read: {e}")))?;
     read(settings, &text).map_err(|(line, words)| Complaint::usage(format!("{name}:{line}: {words}")))
 }
 
 /// The same of a text; a mistake is its line and what is wrong.
-fn read(settings: &mut Settings, text: &str) -> Result<(), (usize, String)> {
+fn read(settings: &mut Settings, text: &str) -> Result<Vec<Given>, (usize, String)> {
     let Pairs(pairs) = serde_json::from_str(text)
         .map_err(|e| (e.line().max(1), format!("not a JSON object of settings: {}", bare(&e))))?;
-    let mut seen: Vec<(&Key, String)> = Vec::new();
-    for (name, value) in pairs {
-        let value = value.get();
-        let line = line_of(text, value);
+    let defaults = Defaults::default();
+    let mut seen: Vec<Given> = Vec::new();
+    for (name, raw) in pairs {
+        let raw = raw.get();
+        let line = line_of(text, raw);
+        let wrong = |e: &serde_json::Error| (line, format!("{name}: {}", bare(e)));
+        let value: Value = serde_json::from_str(raw).map_err(|e| wrong(&e))?;
+        if SDK_KEYS.contains(&name.as_str()) {
+            seen.push(Given { name, value, key: None });
+            continue;
+        }
         let Some(key) = KEYS.iter().find(|key| key.names.contains(&name.as_str())) else {
             return Err((line, format!("unknown key {name:?}{}", suggestion(&name))));
         };
-        if let Some((_, before)) = seen.iter().find(|(other, _)| std::ptr::eq(*other, key)) {
-            return Err((line, format!("{name}: given twice, before as {before}")));
+        let same_key = |other: &&Given| other.key.is_some_and(|other| std::ptr::eq(other, key));
+        if let Some(before) = seen.iter().find(same_key) {
+            return Err((line, format!("{name}: given twice, before as {}", before.name)));
         }
-        (key.set)(settings, value).map_err(|e| (line, format!("{name}: {}", bare(&e))))?;
-        seen.push((key, name));
+        // Where nothing holds by default, a file may say so.
+        if !(value.is_null() && (key.default)(&defaults).is_null()) {
+            (key.set)(settings, raw).map_err(|e| wrong(&e))?;
+        }
+        seen.push(Given { name, value, key: Some(key) });
     }
-    Ok(())
+    Ok(seen)
 }
 
 /// The line in `text` on which `part` begins, which is a piece of it.
@@ -194,10 +330,11 @@ mod tests {
             ("{\"wire\": \"xml\"}", 1, "wire: unknown variant `xml`"),
             ("{\"inherit_env\": 3}", 1, "inherit_env: expected \"all\", \"none\" or a list"),
             ("{\"inherit_env\": \"a,,b\"}", 1, "inherit_env: give all"),
-            ("{\"auth_token_file\": null}", 1, "auth_token_file: invalid type: null"),
+            ("{\"max_procs\": null}", 1, "max_procs: invalid type: null"),
+            ("{\"enable\": true}", 1, "unknown key \"enable\""),
         ];
         for (text, line, words) in rows {
-            let (got_line, got) = read(&mut Settings::default(), text).unwrap_err();
+            let (got_line, got) = read(&mut Settings::default(), text).err().unwrap();
             assert_eq!(got_line, line, "{text}: {got}");
             assert!(got.contains(words), "{text}: {got}");
             assert!(!got.contains('\n'), "{text}: {got}");
