@@ -16,6 +16,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::type_complexity))]
 
+pub mod audit;
 mod count;
 pub mod engine;
 pub mod face;

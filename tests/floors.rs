@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("log", &[]),
     ("count", &[]),
+    ("audit", &[]),
     // Floor 1.
     ("wire", &["model"]),
     ("os", &["model"]),
@@ -21,9 +22,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["model", "log", "count", "os"]),
     ("transport", &["model", "log", "count", "os"]),
     // Floor 4.
-    ("face", &["model", "log", "wire", "engine", "transport"]),
+    ("face", &["model", "log", "audit", "wire", "engine", "transport"]),
     // Floor 5: the binary, which uses the library as anybody would.
-    ("cli", &["model", "log", "wire", "engine", "transport", "face", "signals", "conform"]),
+    ("cli", &["model", "log", "audit", "wire", "engine", "transport", "face", "signals", "conform"]),
     ("main", &["cli", "conform"]),
     // Beside the floors: the conformance runner uses nothing of the host.
     ("conform", &[]),

@@ -1,90 +1,27 @@
-//! The configuration file: a JSON object whose keys fill what no flag has set. The SDK's keys are taken in both their
+//! The configuration file: a JSON object whose `keys` fill what no flag has set. The SDK's keys are taken in both their
 //! spellings. What is wrong is said in one line: file, line, key.
 
 use std::path::Path;
 
-use a2e_proc::engine::InheritEnv;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Complaint;
-use super::settings::{Settings, at_least_one, inherit_env, max_line_bytes, network_disabled, span};
+use super::keys::{Defaults, KEYS, Key};
+use super::settings::Settings;
 
-/// One key: its spellings, ours first, and what it sets.
-struct Key {
-    names: &'static [&'static str],
-    set: fn(&mut Settings, &str) -> serde_json::Result<()>,
-}
+/// Keys of a plugin's block in the published SDK's configuration that mean nothing here, and are let pass.
+const SDK_KEYS: [&str; 6] = ["enabled", "priority", "exclusive", "name", "type", "cls"];
 
-/// Every key there is.
-const KEYS: &[Key] = &[
-    Key { names: &["allowed_commands", "ALLOWED_COMMANDS"], set: |s, text| fill_in(&mut s.allowed_commands, text) },
-    Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in_checked(&mut s.max_procs, text, at_least_one) },
-    Key { names: &["max_total_procs"], set: |s, text| fill_in(&mut s.listening.max_total_procs, text) },
-    Key { names: &["listen"], set: set_listen },
-    Key { names: &["max_sessions"], set: |s, text| fill_in_checked(&mut s.listening.max_sessions, text, at_least_one) },
-    Key { names: &["handshake_within"], set: |s, text| fill_in_checked(&mut s.listening.handshake_within, text, span) },
-    Key { names: &["resume"], set: |s, text| fill_in_checked(&mut s.listening.resume, text, span) },
-    Key { names: &["http_hosts"], set: |s, text| fill_in(&mut s.listening.http_hosts, text) },
-    Key {
-        names: &["default_timeout", "DEFAULT_TIMEOUT", "timeout"],
-        set: |s, text| fill_in(&mut s.default_timeout, text),
-    },
-    Key { names: &["max_timeout"], set: |s, text| fill_in(&mut s.max_timeout, text) },
-    Key { names: &["kill_grace"], set: |s, text| fill_in_checked(&mut s.kill_grace, text, span) },
-    Key { names: &["max_output_bytes", "MAX_OUTPUT_BYTES"], set: |s, text| fill_in(&mut s.max_output_bytes, text) },
-    Key { names: &["inherit_env"], set: set_inherit_env },
-    Key { names: &["watchdog"], set: |s, text| fill_in(&mut s.watchdog, text) },
-    Key { names: &["denied_env"], set: |s, text| fill_in(&mut s.denied_env, text) },
-    Key { names: &["auth_token_file"], set: |s, text| fill_in(&mut s.auth_token_file, text) },
-    Key { names: &["wire"], set: |s, text| fill_in(&mut s.wire, text) },
-    Key { names: &["max_line_bytes"], set: |s, text| fill_in_checked(&mut s.max_line_bytes, text, max_line_bytes) },
-    Key { names: &["first_event_delay"], set: |s, text| fill_in_checked(&mut s.first_event_delay, text, span) },
-    Key {
-        names: &["network_disabled", "DISABLE_NETWORK"],
-        set: |s, text| fill_in_checked(&mut s.network_disabled, text, network_disabled),
-    },
-    Key { names: &["log"], set: |s, text| fill_in(&mut s.log, text) },
-];
-
-/// Reads the value, and keeps it if no flag has said otherwise.
-fn fill_in<T: DeserializeOwned>(slot: &mut Option<T>, text: &str) -> serde_json::Result<()> {
-    fill_in_checked(slot, text, Ok)
-}
-
-/// The same of a value that must pass a check.
-fn fill_in_checked<T: DeserializeOwned>(
-    slot: &mut Option<T>,
-    text: &str,
-    check: impl Fn(T) -> Result<T, String>,
-) -> serde_json::Result<()> {
-    let value = check(serde_json::from_str(text)?).map_err(serde::de::Error::custom)?;
-    slot.get_or_insert(value);
-    Ok(())
-}
-
-/// An address, as text.
-fn set_listen(settings: &mut Settings, text: &str) -> serde_json::Result<()> {
-    let address: String = serde_json::from_str(text)?;
-    settings.listening.listen.get_or_insert(address.parse().map_err(serde::de::Error::custom)?);
-    Ok(())
-}
-
-/// `"all"`, `"none"`, or a list of names.
-fn set_inherit_env(settings: &mut Settings, text: &str) -> serde_json::Result<()> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected \"all\", \"none\" or a list of names")]
-    enum Which {
-        Word(String),
-        Names(Vec<String>),
-    }
-    let which = match serde_json::from_str(text)? {
-        Which::Word(word) => inherit_env(&word).map_err(serde::de::Error::custom)?,
-        Which::Names(names) => InheritEnv::Only(names),
-    };
-    settings.inherit_env.get_or_insert(which);
-    Ok(())
+/// A key as it stands in a file.
+pub struct Given {
+    pub name: String,
+    /// The value, as JSON.
+    pub value: Value,
+    /// `None` if it is one of those of the SDK that mean nothing here.
+    pub key: Option<&'static Key>,
 }
 
 /// The pairs of an object as they stand, so that each value's place in the file is known.
@@ -112,31 +49,42 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     }
 }
 
-/// Fills what no flag has set from `file`.
-pub fn fill(settings: &mut Settings, file: &Path) -> Result<(), Complaint> {
+/// Fills what no flag has set from `file`, and returns the keys that it has.
+pub fn fill(settings: &mut Settings, file: &Path) -> Result<Vec<Given>, Complaint> {
     let name = file.display();
     let text = std::fs::read_to_string(file).map_err(|e| Complaint::usage(format!("{name}: cannot be read: {e}")))?;
     read(settings, &text).map_err(|(line, words)| Complaint::usage(format!("{name}:{line}: {words}")))
 }
 
 /// The same of a text; a mistake is its line and what is wrong.
-fn read(settings: &mut Settings, text: &str) -> Result<(), (usize, String)> {
+fn read(settings: &mut Settings, text: &str) -> Result<Vec<Given>, (usize, String)> {
     let Pairs(pairs) = serde_json::from_str(text)
         .map_err(|e| (e.line().max(1), format!("not a JSON object of settings: {}", bare(&e))))?;
-    let mut seen: Vec<(&Key, String)> = Vec::new();
-    for (name, value) in pairs {
-        let value = value.get();
-        let line = line_of(text, value);
+    let defaults = Defaults::default();
+    let mut seen: Vec<Given> = Vec::new();
+    for (name, raw) in pairs {
+        let raw = raw.get();
+        let line = line_of(text, raw);
+        let wrong = |e: &serde_json::Error| (line, format!("{name}: {}", bare(e)));
+        let value: Value = serde_json::from_str(raw).map_err(|e| wrong(&e))?;
+        if SDK_KEYS.contains(&name.as_str()) {
+            seen.push(Given { name, value, key: None });
+            continue;
+        }
         let Some(key) = KEYS.iter().find(|key| key.names.contains(&name.as_str())) else {
             return Err((line, format!("unknown key {name:?}{}", suggestion(&name))));
         };
-        if let Some((_, before)) = seen.iter().find(|(other, _)| std::ptr::eq(*other, key)) {
-            return Err((line, format!("{name}: given twice, before as {before}")));
+        let same_key = |other: &&Given| other.key.is_some_and(|other| std::ptr::eq(other, key));
+        if let Some(before) = seen.iter().find(same_key) {
+            return Err((line, format!("{name}: given twice, before as {}", before.name)));
         }
-        (key.set)(settings, value).map_err(|e| (line, format!("{name}: {}", bare(&e))))?;
-        seen.push((key, name));
+        // Where nothing holds by default, a file may say so.
+        if !(value.is_null() && (key.default)(&defaults).is_null()) {
+            (key.set)(settings, raw).map_err(|e| wrong(&e))?;
+        }
+        seen.push(Given { name, value, key: Some(key) });
     }
-    Ok(())
+    Ok(seen)
 }
 
 /// The line in `text` on which `part` begins, which is a piece of it.
@@ -207,10 +155,11 @@ mod tests {
             ("{\"wire\": \"xml\"}", 1, "wire: unknown variant `xml`"),
             ("{\"inherit_env\": 3}", 1, "inherit_env: expected \"all\", \"none\" or a list"),
             ("{\"inherit_env\": \"a,,b\"}", 1, "inherit_env: give all"),
-            ("{\"auth_token_file\": null}", 1, "auth_token_file: invalid type: null"),
+            ("{\"max_procs\": null}", 1, "max_procs: invalid type: null"),
+            ("{\"enable\": true}", 1, "unknown key \"enable\""),
         ];
         for (text, line, words) in rows {
-            let (got_line, got) = read(&mut Settings::default(), text).unwrap_err();
+            let (got_line, got) = read(&mut Settings::default(), text).err().unwrap();
             assert_eq!(got_line, line, "{text}: {got}");
             assert!(got.contains(words), "{text}: {got}");
             assert!(!got.contains('\n'), "{text}: {got}");

@@ -38,7 +38,7 @@ pub struct Listening {
 }
 
 /// How long an agent that has connected may take to show its token.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(30);
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(30);
 
 impl Listening {
     /// Where to listen, and how, if that was said. What it means for a session is put into `options`.

@@ -1,9 +1,13 @@
 //! The command line: which subcommand, with what settings, and what its end means as an exit code. Floor 5.
 
+mod audit;
 mod client;
+mod config;
 mod config_file;
+mod keys;
 mod listening;
 mod log;
+mod rotate;
 mod run;
 mod serve;
 mod settings;
@@ -40,6 +44,11 @@ enum Command {
         settings: Settings,
         #[command(flatten)]
         listening: Listening,
+    },
+    /// Say what a configuration file comes to, or print one with every key
+    Config {
+        #[command(subcommand)]
+        action: config::Action,
     },
     /// Hold a host, or a client, in any language to the cases of the conformance kit
     ///
@@ -110,6 +119,7 @@ pub fn main() -> ExitCode {
     startup::prepare();
     let outcome = match Arguments::parse().command {
         Command::Serve { settings, listening } => serve::serve(Settings { listening, ..settings }),
+        Command::Config { action } => config::config(action),
         #[cfg(feature = "conform")]
         Command::Conform { options } => crate::conform::run(&options).map_err(|fault| match fault {
             crate::conform::Fault::Usage(text) => Complaint::usage(text),

@@ -13,7 +13,8 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use super::listening::Listening;
-use super::{Complaint, config_file, log, startup};
+use super::rotate::Rotation;
+use super::{Complaint, audit, config_file, log, startup};
 
 /// Every setting; `None` where nothing was said.
 #[derive(Args, Clone, Debug, Default)]
@@ -72,6 +73,15 @@ pub struct Settings {
     /// Say on standard error what happens [default: nothing]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<LogLevel>,
+    /// Append one JSON line for each request to this file; - is standard error [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
+    /// Bytes at which that file is rotated; 0 is never [default: 10485760]
+    #[arg(long, value_name = "N")]
+    pub audit_max_bytes: Option<u64>,
+    /// Old files of it that are kept [default: 5]
+    #[arg(long, value_name = "N", value_parser = |text: &str| text.parse().map_err(|_| WHOLE.into()).and_then(audit_keep))]
+    pub audit_keep: Option<u32>,
 }
 
 /// The two dialects.
@@ -104,13 +114,28 @@ pub struct Resolved {
     pub options: Options,
     /// Where to listen, if not on standard input and output.
     pub listen: Option<(Address, ListenOptions)>,
-    /// To be kept until the end, if there is a log.
-    pub flush: Option<log::Flush>,
+    /// To be kept until the end.
+    pub flush: Flush,
+}
+
+/// What is still to be written at the end, first the one, which may have to say something in the other.
+pub struct Flush {
+    _audit: Option<audit::Flush>,
+    _log: Option<log::Flush>,
 }
 
 impl Settings {
     /// Resolves the settings: reads the file, fills in defaults, and checks ranges.
-    pub fn resolve(mut self) -> Result<Resolved, Complaint> {
+    pub fn resolve(self) -> Result<Resolved, Complaint> {
+        self.resolve_for(false)
+    }
+
+    /// Whether they can be resolved; no file is left that was not there.
+    pub fn check(self) -> Result<(), Complaint> {
+        self.resolve_for(true).map(drop)
+    }
+
+    fn resolve_for(mut self, only_to_check: bool) -> Result<Resolved, Complaint> {
         if let Some(file) = self.config.take() {
             config_file::fill(&mut self, &file)?;
         }
@@ -142,12 +167,32 @@ impl Settings {
             LogLevel::Info => Level::Info,
             LogLevel::Debug => Level::Debug,
         });
-        let (log, flush) = level.map(log::to_stderr).transpose()?.unzip();
-        options.log = log.unwrap_or_default();
+        let (mut log, mut log_flush) = level.map(log::to_stderr).transpose()?.unzip();
+        options.log = log.clone().unwrap_or_default();
+        let mut audit_flush = None;
+        if let (Some(file), true) = (&self.audit, only_to_check) {
+            audit::probe(file)?;
+        } else if let Some(file) = self.audit {
+            // What goes wrong with it is said even if there is no log.
+            if log.is_none() {
+                (log, log_flush) = Some(log::to_stderr(Level::Error)?).unzip();
+            }
+            let rotation = Rotation {
+                max_bytes: self.audit_max_bytes.unwrap_or(AUDIT_MAX_BYTES),
+                keep: self.audit_keep.unwrap_or(AUDIT_KEEP),
+            };
+            let (audit, flush) = audit::open(&file, rotation, log.unwrap_or_default())?;
+            options.audit = audit;
+            audit_flush = Some(flush);
+        }
         let listen = self.listening.resolve(&mut options)?;
-        Ok(Resolved { config, options, listen, flush })
+        Ok(Resolved { config, options, listen, flush: Flush { _audit: audit_flush, _log: log_flush } })
     }
 }
+
+/// The published SDK's: 10 MiB, and five old files.
+pub const AUDIT_MAX_BYTES: u64 = 10 * 1024 * 1024;
+pub const AUDIT_KEEP: u32 = 5;
 
 /// What is wrong with other values, of a count and of a span of time.
 pub const WHOLE: &str = "must be a whole number, 0 or more";
@@ -156,6 +201,11 @@ pub const SPAN: &str = "must be a number of seconds, 0 or more";
 /// Checks a number of processes or sessions.
 pub fn at_least_one(count: usize) -> Result<usize, String> {
     if count > 0 { Ok(count) } else { Err("must be at least 1".into()) }
+}
+
+/// Checks a number of old files: each is renamed when the next one comes.
+pub fn audit_keep(count: u32) -> Result<u32, String> {
+    if count <= 1000 { Ok(count) } else { Err("must be at most 1000".into()) }
 }
 
 /// Checks a span of time, in seconds.

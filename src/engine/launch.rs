@@ -153,8 +153,8 @@ impl Threads {
     }
 }
 
-/// The words of a command as a shell would need them written, cut after about 1 KiB.
-fn shell_words(cmd: &[String]) -> String {
+/// The words of a command as a shell would need them written, cut after about 1 KiB (1,024 bytes and a mark).
+pub fn shell_words(cmd: &[String]) -> String {
     const MOST: usize = 1024;
     let mut line = String::new();
     for word in cmd {

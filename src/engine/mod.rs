@@ -23,6 +23,7 @@ use crossbeam_channel::Receiver;
 
 pub use bus::{CAPACITY, Event, EventKind, Gate, Identity};
 pub use config::{AUTH_TOKEN_ENV, Config, DENIED_ENV, InheritEnv};
+pub use launch::shell_words;
 pub use process::{KillAnswer, KillRefused};
 pub use registry::{MAX_UNPUBLISHED, RETAINED};
 pub use reply::Reply;

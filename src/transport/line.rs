@@ -27,12 +27,19 @@ pub struct LineReader<R> {
     /// What has been read of a line that goes on in the next read.
     line: Vec<u8>,
     too_long: bool,
+    /// Bytes of the last line, without the newline.
+    length: usize,
 }
 
 impl<R: Read> LineReader<R> {
     /// Lines of `input`, each of at most `limit` bytes without the newline.
     pub fn new(input: R, limit: usize) -> Self {
-        Self { input, limit, buffer: vec![0; READ], start: 0, end: 0, line: Vec::new(), too_long: false }
+        Self { input, limit, buffer: vec![0; READ], start: 0, end: 0, line: Vec::new(), too_long: false, length: 0 }
+    }
+
+    /// The bytes of the line that was read last, without its newline, even if it was too long to be held.
+    pub fn length(&self) -> usize {
+        self.length
     }
 
     /// The next line, or `None` at the end of the input. Bytes after the last newline are a line too.
@@ -47,6 +54,7 @@ impl<R: Read> LineReader<R> {
                 let from = self.start;
                 self.start += length + 1;
                 if self.line.is_empty() && !self.too_long && length <= self.limit {
+                    self.length = length;
                     return Ok(Some(Line::Whole(&self.buffer[from..from + length])));
                 }
                 self.append(from, from + length);
@@ -65,6 +73,7 @@ impl<R: Read> LineReader<R> {
     }
 
     fn append(&mut self, from: usize, to: usize) {
+        self.length += to - from;
         if self.line.len() + (to - from) > self.limit {
             self.too_long = true;
             self.line = Vec::new();
@@ -79,6 +88,7 @@ impl<R: Read> LineReader<R> {
     }
 
     fn forget_line(&mut self) {
+        self.length = 0;
         if self.line.capacity() > READ {
             self.line = Vec::new();
         } else {
@@ -137,7 +147,9 @@ mod tests {
     fn an_endless_line_is_not_held() {
         let mut reader = LineReader::new(io::repeat(b'x').take(64 << 20).chain(&b"\nok\n"[..]), 1 << 20);
         assert_eq!(reader.next_line().unwrap(), Some(Line::TooLong));
+        assert_eq!(reader.length(), 64 << 20);
         assert!(reader.line.capacity() == 0);
         assert_eq!(reader.next_line().unwrap(), Some(Line::Whole(b"ok")));
+        assert_eq!(reader.length(), 2);
     }
 }

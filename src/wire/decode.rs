@@ -17,6 +17,10 @@ use crate::model::{Secret, StdinMode};
 pub struct Rejection {
     /// The sender's id for it, as far as one could be read.
     pub req_id: String,
+    /// The sender's name for what it was part of, likewise.
+    pub correlation_id: String,
+    /// The start of its type, likewise.
+    pub kind: String,
     /// What kind of mistake it was.
     pub code: ErrorCode,
     /// What was wrong, naming the field.
@@ -65,7 +69,14 @@ pub fn too_long(limit: usize) -> Rejection {
 }
 
 fn unreadable(message: String) -> Rejection {
-    Rejection { req_id: String::new(), code: ErrorCode::ParseError, message, is_proc: false }
+    Rejection {
+        req_id: String::new(),
+        correlation_id: String::new(),
+        kind: String::new(),
+        code: ErrorCode::ParseError,
+        message,
+        is_proc: false,
+    }
 }
 
 fn read(line: &[u8]) -> Result<Request, Rejection> {
@@ -78,9 +89,12 @@ fn read(line: &[u8]) -> Result<Request, Rejection> {
     let req_id = id.and_then(|id| text_of(id).ok()).unwrap_or_default();
     let kind = fields.take("type").and_then(|kind| text_of(kind).ok()).unwrap_or_default();
     let kind = kind.as_str();
+    // No message of the process capability has this key, so whatever else it holds is no mistake (R4).
+    let correlation_id = fields.take("correlation_id").and_then(|id| text_of(id).ok()).unwrap_or_default();
     let reject = |code, message| {
         let is_proc = kind.starts_with("proc/");
-        Rejection { req_id: req_id.clone(), code, message, is_proc }
+        let (req_id, correlation_id) = (req_id.clone(), correlation_id.clone());
+        Rejection { req_id, correlation_id, kind: excerpt(kind).to_owned(), code, message, is_proc }
     };
 
     if !REQUEST_TYPES.contains(&kind) {
@@ -108,7 +122,7 @@ fn read(line: &[u8]) -> Result<Request, Rejection> {
         return Err(reject(ErrorCode::VersionMismatch, message));
     }
     let body = body_of(kind, &mut fields).map_err(violation)?;
-    Ok(Request { id: req_id, body })
+    Ok(Request { id: req_id, correlation_id, body })
 }
 
 /// Whether a message of this version can be served: the same major version, any minor (R3).

@@ -10,9 +10,10 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_json::value::RawValue;
 
 /// Every key of every message that an agent may send.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     "type",
     "id",
+    "correlation_id",
     "version",
     "a2e",
     "ts",

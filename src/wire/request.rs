@@ -7,6 +7,8 @@ use crate::model::{Secret, StdinMode};
 pub struct Request {
     /// The sender's id for it, which its answer echoes.
     pub id: String,
+    /// The sender's name for what it is part of, for the audit log alone; empty if it gave none.
+    pub correlation_id: String,
     /// What is asked.
     pub body: Body,
 }

@@ -2,6 +2,7 @@
 //! printed.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr)]
 
+pub mod audit;
 pub mod monitor;
 pub mod server;
 mod start;

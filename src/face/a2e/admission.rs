@@ -42,6 +42,14 @@ impl Admission {
         Ok(id)
     }
 
+    /// The session's name; empty before it has one.
+    pub fn session_id(&self) -> &str {
+        match &self.state {
+            State::New | State::Implicit(None) => "",
+            State::Implicit(Some(id)) | State::Open(id) => id,
+        }
+    }
+
     /// Whether a `proc/*` message may pass, be it well-formed or not.
     pub fn check(&self) -> Result<(), Denied> {
         match (&self.state, &self.token) {

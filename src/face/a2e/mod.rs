@@ -9,6 +9,7 @@ mod admission;
 mod many;
 mod outbox;
 mod peer;
+mod trail;
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, after, bounded, never, select};
 
+use crate::audit::Audit;
 use crate::engine::{Closing, Deadlines, Host};
 use crate::log::{Level, Log};
 use crate::model::Secret;
@@ -43,6 +45,8 @@ pub struct Options {
     pub handshake_within: Option<Duration>,
     /// Where the face says what it does.
     pub log: Log,
+    /// Who keeps a record of each request.
+    pub audit: Audit,
 }
 
 impl Default for Options {
@@ -54,6 +58,7 @@ impl Default for Options {
             first_event_delay: None,
             handshake_within: None,
             log: Log::none(),
+            audit: Audit::none(),
         }
     }
 }
@@ -139,7 +144,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     })?;
 
     let mut peer = Peer::new(host, Arc::clone(&session), outbox.clone(), options);
-    let (closed, admitted) = (peer.closed(), peer.admitted());
+    let (closed, admitted, trail) = (peer.closed(), peer.admitted(), peer.trail());
     let max_line_bytes = options.max_line_bytes;
     let (peer_says, requests_ended) = bounded(2);
     thread::Builder::new().name("requests".into()).spawn(move || {
@@ -186,6 +191,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     if writer.is_finished() {
         let _ = writer.join();
     }
+    trail.end();
     let broken = if let Reason::OutputBroken(e) = why { Some(e) } else { watch.broken };
     Ok(broken.map_or(Ended::Clean, Ended::OutputBroken))
 }

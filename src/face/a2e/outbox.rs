@@ -76,20 +76,22 @@ pub fn outbox() -> (Outbox, Answers) {
 }
 
 impl Outbox {
-    /// Queues an answer.
-    pub fn put(&self, message: &impl Message) {
-        self.put_line(encode(message), None);
+    /// Queues an answer, and returns its length in bytes, without the newline.
+    pub fn put(&self, message: &impl Message) -> usize {
+        self.put_line(encode(message), None)
     }
 
-    /// Queues the answer to a spawn; the gate is opened when it is written.
-    pub fn put_with_gate(&self, message: &impl Message, gate: Gate) {
-        self.put_line(encode(message), Some(gate));
+    /// The same of the answer to a spawn; the gate is opened when it is written.
+    pub fn put_with_gate(&self, message: &impl Message, gate: Gate) -> usize {
+        self.put_line(encode(message), Some(gate))
     }
 
-    fn put_line(&self, line: Vec<u8>, gate: Option<Gate>) {
+    fn put_line(&self, line: Vec<u8>, gate: Option<Gate>) -> usize {
+        let length = line.len().saturating_sub(1);
         self.room.waiting.lock().bytes += line.len();
         // An output that is gone takes no answers.
         let _ = self.items.send(Item::Answer { line, gate });
+        length
     }
 
     /// Waits until there is room for more answers, or the output is gone. False if the agent has gone, as `has_gone` says, and

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::Options;
 use super::admission::Admission;
 use super::outbox::Outbox;
+use super::trail::{Answer, Open, Received, Trail};
 use crate::engine::{Gate, Host, MAX_QUEUED, Reply, Session, SpawnRequest};
 use crate::log::{Level, Log};
 use crate::model::{Refusal, Signal};
@@ -15,7 +16,7 @@ use crate::transport::{Hangup, Line, LineReader};
 use crate::wire::code::{self, ErrorCode};
 use crate::wire::decode::{self, Rejection};
 use crate::wire::message::{
-    Capability, ErrorMessage, HandshakeResp, KillResp, Message, Metadata, Pong, SpawnResp, StatusResp, WriteResp,
+    Capability, ErrorMessage, HandshakeResp, KillResp, Metadata, Pong, SpawnResp, StatusResp, WriteResp,
 };
 use crate::wire::request::{Body, Handshake, Proc, Request, Spawn, Write};
 
@@ -29,25 +30,35 @@ pub struct Peer {
     closed: Arc<AtomicBool>,
     admitted: Arc<AtomicBool>,
     log: Log,
+    trail: Trail,
 }
 
 /// The one answer that a request is owed. Giving it consumes this; if nobody does, the agent is told so.
 struct Responder {
     req_id: Option<String>,
     outbox: Outbox,
+    entry: Open,
 }
 
 impl Responder {
-    fn answer<M: Message>(mut self, message: impl FnOnce(String) -> M) {
+    fn answer<M: Answer>(mut self, message: impl FnOnce(String) -> M) {
         if let Some(req_id) = self.req_id.take() {
-            self.outbox.put(&message(req_id));
+            let message = message(req_id);
+            self.entry.answered(&message, self.outbox.put(&message));
         }
     }
 
-    fn answer_with_gate<M: Message>(mut self, gate: Gate, message: impl FnOnce(String) -> M) {
+    fn answer_with_gate<M: Answer>(mut self, gate: Gate, message: impl FnOnce(String) -> M) {
         if let Some(req_id) = self.req_id.take() {
-            self.outbox.put_with_gate(&message(req_id), gate);
+            let message = message(req_id);
+            self.entry.answered(&message, self.outbox.put_with_gate(&message, gate));
         }
+    }
+
+    /// The request has been done; a message of its kind has no answer.
+    fn keep_silent(mut self, outcome: &str) {
+        self.req_id = None;
+        self.entry.done(outcome);
     }
 
     fn deny(self, words: String) {
@@ -59,7 +70,8 @@ impl Drop for Responder {
     fn drop(&mut self) {
         if let Some(req_id) = self.req_id.take() {
             let words = "the host lost this request while it served it".into();
-            self.outbox.put(&ErrorMessage::new(req_id, ErrorCode::RuntimeError, words, true));
+            let message = ErrorMessage::new(req_id, ErrorCode::RuntimeError, words, true);
+            self.entry.answered(&message, self.outbox.put(&message));
         }
     }
 }
@@ -76,6 +88,7 @@ impl Peer {
             closed: Arc::default(),
             admitted: Arc::default(),
             log: options.log.clone(),
+            trail: Trail::new(&options.audit),
         }
     }
 
@@ -87,6 +100,11 @@ impl Peer {
     /// It is set once there has been a good handshake.
     pub fn admitted(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.admitted)
+    }
+
+    /// What is told of each request.
+    pub fn trail(&self) -> Trail {
+        self.trail.clone()
     }
 
     /// Serves requests until the input ends. After a shutdown, or when the session is closed, it only watches for that.
@@ -107,15 +125,17 @@ impl Peer {
             if self.closed.load(Ordering::Acquire) {
                 continue;
             }
+            let at = Instant::now();
             let decoded = match line {
                 Line::Whole(line) => decode::decode(line),
                 Line::TooLong => Some(Err(decode::too_long(max_line_bytes))),
             };
+            let received = Received { at, bytes: lines.length() };
             match decoded {
                 None => {}
-                Some(Err(rejection)) => self.reject(rejection),
+                Some(Err(rejection)) => self.reject(received, rejection),
                 Some(Ok(request)) => {
-                    if let Some(timeout) = self.handle(request) {
+                    if let Some(timeout) = self.handle(received, request) {
                         self.closed.store(true, Ordering::Release);
                         shut_down(timeout);
                     }
@@ -124,35 +144,38 @@ impl Peer {
         }
     }
 
-    fn reject(&self, mut rejection: Rejection) {
+    fn reject(&self, received: Received, mut rejection: Rejection) {
         self.log.say(Level::Debug, format_args!("{:?}: {}", rejection.code, rejection.message));
         // Whoever has not shown a token is told nothing else about what it sent (R6).
         if let (true, Err(words)) = (rejection.is_proc, self.admission.check()) {
             (rejection.code, rejection.message) = (ErrorCode::Unauthorized, words);
         }
-        self.outbox.put(&ErrorMessage::from(rejection));
+        let entry = self.trail.rejection(received, &rejection);
+        let message = ErrorMessage::from(rejection);
+        entry.answered(&message, self.outbox.put(&message));
     }
 
     /// Serves one request. The timeout of a shutdown is returned; it has no answer.
-    fn handle(&mut self, request: Request) -> Option<Duration> {
-        let Request { id, body } = request;
+    fn handle(&mut self, received: Received, request: Request) -> Option<Duration> {
+        let entry = self.trail.request(received, &request);
+        let Request { id, body, .. } = request;
         self.log.say(Level::Debug, format_args!("{id:?}: {}", body.name()));
-        let responder = |req_id| Responder { req_id: Some(req_id), outbox: self.outbox.clone() };
+        let responder = Responder { req_id: Some(id), outbox: self.outbox.clone(), entry };
         match body {
-            // Longer than a span of time can be is for ever.
-            Body::Shutdown { timeout } => return Some(Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX)),
-            Body::Handshake(handshake) => self.handshake(responder(id), &handshake),
+            Body::Shutdown { timeout } => {
+                responder.keep_silent("shutdown");
+                // Longer than a span of time can be is for ever.
+                return Some(Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX));
+            }
+            Body::Handshake(handshake) => self.handshake(responder, &handshake),
             Body::Ping => {
                 let uptime_seconds = self.started.elapsed().as_secs_f64();
-                responder(id).answer(|req_id| Pong { req_id, uptime_seconds });
+                responder.answer(|req_id| Pong { req_id, uptime_seconds });
             }
-            Body::Proc(request) => {
-                let responder = responder(id);
-                match self.admit(&request) {
-                    Ok(()) => self.serve(responder, request),
-                    Err(words) => responder.deny(words),
-                }
-            }
+            Body::Proc(request) => match self.admit(&request) {
+                Ok(()) => self.serve(responder, request),
+                Err(words) => responder.deny(words),
+            },
         }
         None
     }
@@ -167,14 +190,17 @@ impl Peer {
     }
 
     fn admit(&mut self, request: &Proc) -> Result<(), String> {
-        match request {
+        let admitted = match request {
             Proc::Spawn(spawn) => self.admission.admit_spawn(&spawn.session_id),
             _ => self.admission.admit(),
-        }
+        };
+        self.trail.name(self.admission.session_id());
+        admitted
     }
 
     fn handshake(&mut self, responder: Responder, handshake: &Handshake) {
         let opened = self.admission.handshake(&handshake.auth_token);
+        self.trail.name(self.admission.session_id());
         self.log.say(Level::Info, format_args!("handshake of {:?}: {opened:?}", handshake.agent_id));
         self.admitted.fetch_or(opened.is_ok(), Ordering::AcqRel);
         let names_proc = handshake.agent_caps.iter().any(|cap| cap == "proc" || cap == "procs");
