@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Complaint;
-use super::settings::{Settings, inherit_env, max_line_bytes, max_procs, network_disabled, span};
+use super::settings::{Settings, Words, inherit_env, max_line_bytes, max_procs, span};
 
 /// One key: its spellings, ours first, and what it sets.
 struct Key {
@@ -19,7 +19,7 @@ struct Key {
 
 /// Every key there is.
 const KEYS: &[Key] = &[
-    Key { names: &["allowed_commands", "ALLOWED_COMMANDS"], set: |s, text| fill_in(&mut s.allowed_commands, text) },
+    Key { names: &["allowed_commands", "ALLOWED_COMMANDS"], set: set_allowed_commands },
     Key { names: &["max_procs", "MAX_PROCS"], set: |s, text| fill_in_checked(&mut s.max_procs, text, max_procs) },
     Key {
         names: &["default_timeout", "DEFAULT_TIMEOUT", "timeout"],
@@ -35,10 +35,8 @@ const KEYS: &[Key] = &[
     Key { names: &["wire"], set: |s, text| fill_in(&mut s.wire, text) },
     Key { names: &["max_line_bytes"], set: |s, text| fill_in_checked(&mut s.max_line_bytes, text, max_line_bytes) },
     Key { names: &["first_event_delay"], set: |s, text| fill_in_checked(&mut s.first_event_delay, text, span) },
-    Key {
-        names: &["network_disabled", "DISABLE_NETWORK"],
-        set: |s, text| fill_in_checked(&mut s.network_disabled, text, network_disabled),
-    },
+    Key { names: &["network_disabled", "DISABLE_NETWORK"], set: |s, text| fill_in(&mut s.network_disabled, text) },
+    Key { names: &["wrap"], set: |s, text| fill_in(&mut s.wrap, text) },
     Key { names: &["log"], set: |s, text| fill_in(&mut s.log, text) },
 ];
 
@@ -55,6 +53,37 @@ fn fill_in_checked<T: DeserializeOwned>(
 ) -> serde_json::Result<()> {
     let value = check(serde_json::from_str(text)?).map_err(serde::de::Error::custom)?;
     slot.get_or_insert(value);
+    Ok(())
+}
+
+/// Names, each as it is or with a launcher of its own. The launchers hold for names that a flag allows, too.
+fn set_allowed_commands(settings: &mut Settings, text: &str) -> serde_json::Result<()> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a name, or an object of \"name\" and \"wrap\"")]
+    enum Entry {
+        Name(String),
+        Wrapped(Wrapped),
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wrapped {
+        name: String,
+        wrap: Words,
+    }
+    let mut names = Vec::new();
+    for entry in serde_json::from_str::<Vec<Entry>>(text)? {
+        let name = match entry {
+            Entry::Name(name) => name,
+            Entry::Wrapped(Wrapped { name, wrap: Words(words) }) => {
+                if settings.wrap_by_name.insert(name.clone(), words).is_some() {
+                    return Err(serde::de::Error::custom(format!("{name:?} has two launchers")));
+                }
+                name
+            }
+        };
+        names.push(name);
+    }
+    settings.allowed_commands.get_or_insert(names);
     Ok(())
 }
 
@@ -184,10 +213,19 @@ mod tests {
             ("{\n\n\"max_procs\": \"4\"}", 3, "max_procs: invalid type: string \"4\", expected a whole number"),
             ("{\n\"max_procs\": 0}", 2, "max_procs: must be at least 1"),
             ("{\"kill_grace\": -1}", 1, "kill_grace: must be a number of seconds"),
-            ("{\"DISABLE_NETWORK\": true}", 1, "DISABLE_NETWORK: this version cannot"),
+            ("{\"DISABLE_NETWORK\": 1}", 1, "DISABLE_NETWORK: invalid type: integer"),
+            ("{\"wrap\": 3}", 1, "wrap: expected a list of words, or one text"),
+            ("{\"wrap\": \"ssh 'h\"}", 1, "wrap: a quote or a backslash is left open"),
+            (r#"{"allowed_commands": [{"name": "ls", "warp": []}]}"#, 1, "expected a name, or an object of"),
+            (r#"{"allowed_commands": [{"name": "ls"}]}"#, 1, "expected a name, or an object of"),
+            (
+                r#"{"allowed_commands": [{"name": "ls", "wrap": "a"}, {"name": "ls", "wrap": "b"}]}"#,
+                1,
+                "\"ls\" has two launchers",
+            ),
             ("{\"max_procs\": -1}", 1, "max_procs: invalid value"),
             ("{\"default_timeout\":\n1.5}", 2, "default_timeout: invalid type: floating point"),
-            ("{\"allowed_commands\": [\"a\",\n 3]}", 1, "allowed_commands: invalid type: integer"),
+            ("{\"allowed_commands\": [\"a\",\n 3]}", 1, "allowed_commands: expected a name, or an object"),
             ("{\"max_proc\": 4}", 1, "unknown key \"max_proc\"; did you mean \"max_procs\"?"),
             ("{\"qqqq\": 4}", 1, "known keys are allowed_commands, max_procs"),
             ("{\"MAX_PROCS\": 4,\n\"max_procs\": 4}", 2, "max_procs: given twice, before as MAX_PROCS"),

@@ -14,7 +14,7 @@ pub fn serve(settings: Settings) -> Outcome {
     let Resolved { config, options, flush: _flush } = settings.resolve()?;
     let failure = |doing: &str, e: std::io::Error| Complaint::failure(format!("could not {doing}: {e}"));
     let stop = end_signals().map_err(|e| failure("catch signals", e))?;
-    let host = Host::new(config).map_err(|e| Complaint::failure(e.to_string()))?;
+    let host = Host::new(config).map_err(|e| Complaint::no_host(&e, 1))?;
     let connection = Connection::stdio().map_err(|e| failure("use standard input and output", e))?;
     match a2e::serve(&host, connection, &options, &stop).map_err(|e| failure("start a thread", e))? {
         Ended::Clean => Ok(0),

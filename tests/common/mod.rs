@@ -2,6 +2,7 @@
 //! printed.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr)]
 
+pub mod folder;
 pub mod monitor;
 mod start;
 pub mod system;
