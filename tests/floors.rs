@@ -37,6 +37,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("signal_hook", &["os", "cli"]),
     ("nix", &["cli", "conform"]),
     ("close_fds", &["cli"]),
+    ("shlex", &["cli"]),
     ("serde", &["wire", "cli", "conform"]),
     ("serde_json", &["wire", "cli", "conform"]),
     ("uuid", &["model"]),

@@ -80,6 +80,7 @@ fn capability(value: &Value) -> Capability {
         max_line_bytes: count(limits, "max_line_bytes") as usize,
         max_stdin_bytes: count(limits, "max_stdin_bytes") as usize,
         denied_env: strings("denied_env"),
+        network_disabled: false,
     };
     Capability { capability: text(value, "capability"), enabled: value["enabled"].as_bool().unwrap(), metadata }
 }

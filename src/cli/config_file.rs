@@ -124,6 +124,8 @@ fn suggestion(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use a2e_proc::engine::InheritEnv;
+
     use super::*;
 
     #[test]
@@ -145,10 +147,19 @@ mod tests {
             ("{\n\n\"max_procs\": \"4\"}", 3, "max_procs: invalid type: string \"4\", expected a whole number"),
             ("{\n\"max_procs\": 0}", 2, "max_procs: must be at least 1"),
             ("{\"kill_grace\": -1}", 1, "kill_grace: must be a number of seconds"),
-            ("{\"DISABLE_NETWORK\": true}", 1, "DISABLE_NETWORK: this version cannot"),
+            ("{\"DISABLE_NETWORK\": 1}", 1, "DISABLE_NETWORK: invalid type: integer"),
+            ("{\"wrap\": 3}", 1, "wrap: expected a list of words, or one text"),
+            ("{\"wrap\": \"ssh 'h\"}", 1, "wrap: a quote or a backslash is left open"),
+            (r#"{"allowed_commands": [{"name": "ls", "warp": []}]}"#, 1, "expected a name, or an object of"),
+            (r#"{"allowed_commands": [{"name": "ls"}]}"#, 1, "expected a name, or an object of"),
+            (
+                r#"{"allowed_commands": [{"name": "ls", "wrap": "a"}, {"name": "ls", "wrap": "b"}]}"#,
+                1,
+                "\"ls\" has two launchers",
+            ),
             ("{\"max_procs\": -1}", 1, "max_procs: invalid value"),
             ("{\"default_timeout\":\n1.5}", 2, "default_timeout: invalid type: floating point"),
-            ("{\"allowed_commands\": [\"a\",\n 3]}", 1, "allowed_commands: invalid type: integer"),
+            ("{\"allowed_commands\": [\"a\",\n 3]}", 1, "allowed_commands: expected a name, or an object"),
             ("{\"max_proc\": 4}", 1, "unknown key \"max_proc\"; did you mean \"max_procs\"?"),
             ("{\"qqqq\": 4}", 1, "known keys are allowed_commands, max_procs"),
             ("{\"MAX_PROCS\": 4,\n\"max_procs\": 4}", 2, "max_procs: given twice, before as MAX_PROCS"),

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::listening::HANDSHAKE_WITHIN;
 use super::settings::{
-    AUDIT_KEEP, AUDIT_MAX_BYTES, Settings, at_least_one, audit_keep, inherit_env, max_line_bytes, network_disabled,
-    span,
+    AUDIT_KEEP, AUDIT_MAX_BYTES, Settings, Words, at_least_one, audit_keep, inherit_env, max_line_bytes, span,
 };
 
 /// One key: its spellings, ours first, what it sets, what that means, and what holds if it is not given.
@@ -36,8 +35,8 @@ pub struct Defaults {
 pub static KEYS: &[Key] = &[
     Key {
         names: &["allowed_commands", "ALLOWED_COMMANDS"],
-        set: |s, text| fill_in(&mut s.allowed_commands, text),
-        meaning: "programs that may be run, by the exact names that requests use",
+        set: set_allowed_commands,
+        meaning: "programs that may be run, by the exact names that requests use; one may be {\"name\": …, \"wrap\": …}",
         default: |d| json!(d.config.allowed),
     },
     Key {
@@ -150,9 +149,15 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         names: &["network_disabled", "DISABLE_NETWORK"],
-        set: |s, text| fill_in_checked(&mut s.network_disabled, text, network_disabled),
-        meaning: "whether processes are cut off the network",
-        default: |_| json!(false),
+        set: |s, text| fill_in(&mut s.network_disabled, text),
+        meaning: "whether processes are cut off the network; a host that cannot do that does not start",
+        default: |d| json!(d.config.network_disabled),
+    },
+    Key {
+        names: &["wrap"],
+        set: |s, text| fill_in(&mut s.wrap, text),
+        meaning: "a launcher that goes before every command: a sandbox, a container, another machine; words, or one text",
+        default: |d| json!(d.config.wrap),
     },
     Key {
         names: &["log"],
@@ -216,6 +221,37 @@ fn fill_in_checked<T: DeserializeOwned>(
 fn set_listen(settings: &mut Settings, text: &str) -> serde_json::Result<()> {
     let address: String = serde_json::from_str(text)?;
     settings.listening.listen.get_or_insert(address.parse().map_err(serde::de::Error::custom)?);
+    Ok(())
+}
+
+/// Names, each as it is or with a launcher of its own. The launchers hold for names that a flag allows, too.
+fn set_allowed_commands(settings: &mut Settings, text: &str) -> serde_json::Result<()> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a name, or an object of \"name\" and \"wrap\"")]
+    enum Entry {
+        Name(String),
+        Wrapped(Wrapped),
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wrapped {
+        name: String,
+        wrap: Words,
+    }
+    let mut names = Vec::new();
+    for entry in serde_json::from_str::<Vec<Entry>>(text)? {
+        let name = match entry {
+            Entry::Name(name) => name,
+            Entry::Wrapped(Wrapped { name, wrap: Words(words) }) => {
+                if settings.wrap_by_name.insert(name.clone(), words).is_some() {
+                    return Err(serde::de::Error::custom(format!("{name:?} has two launchers")));
+                }
+                name
+            }
+        };
+        names.push(name);
+    }
+    settings.allowed_commands.get_or_insert(names);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod trace;
 use std::io::Write;
 use std::process::ExitCode;
 
+use a2e_proc::model::Failure;
 use clap::{Parser, Subcommand};
 
 use listening::Listening;
@@ -106,6 +107,12 @@ impl Complaint {
     /// The arguments or the configuration are wrong.
     fn usage(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: 2 }
+    }
+
+    /// The host did not start: it cannot do what it is configured to do, or the system did not let it, which is `code`.
+    fn no_host(failure: &Failure, code: u8) -> Self {
+        let is_usage = failure.source.kind() == std::io::ErrorKind::InvalidInput;
+        Self { text: failure.to_string(), code: if is_usage { 2 } else { code } }
     }
 
     /// The system did not let it.

@@ -40,7 +40,7 @@ pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome
     // In JSON a byte takes at most six, and the rest of a request is short.
     let most_per_write = (options.max_line_bytes.saturating_sub(512) / 6).clamp(1, 32 * 1024);
     let limits = Limits { most_per_write, max_output_bytes: config.max_output_bytes };
-    let host = Host::new(config).map_err(host_failed)?;
+    let host = Host::new(config).map_err(|e| Complaint::no_host(&e, HOST_FAILED))?;
     let serving = thread::Builder::new()
         .name("host".into())
         .spawn(move || a2e::serve(&host, for_host, &options, &crossbeam_channel::never::<()>()))

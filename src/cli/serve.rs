@@ -16,7 +16,7 @@ pub fn serve(settings: Settings) -> Outcome {
     let Resolved { config, options, listen, flush: _flush } = settings.resolve()?;
     let failure = |doing: &str, e: std::io::Error| Complaint::failure(format!("could not {doing}: {e}"));
     let stop = end_signals().map_err(|e| failure("catch signals", e))?;
-    let host = Host::new(config).map_err(|e| Complaint::failure(e.to_string()))?;
+    let host = Host::new(config).map_err(|e| Complaint::no_host(&e, 1))?;
     if let Some((address, listening)) = listen {
         let listener = Listener::bind(&address, &listening).map_err(|e| failure(&format!("listen at {address}"), e))?;
         // Whoever has started this needs to know when, and at which port if it asked for any.

@@ -1,5 +1,6 @@
 //! What an operator can set, from flags, a file and defaults, in that order; and what becomes of it for the library.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -64,7 +65,16 @@ pub struct Settings {
     /// Seconds between a spawn's answer and its first event
     #[arg(skip)]
     pub first_event_delay: Option<f64>,
-    /// Cut processes off the network
+    /// Put a launcher before every command: a sandbox, a container, another machine, as in --wrap 'ssh worker1 --'
+    #[arg(long, value_name = "PREFIX", value_parser = words)]
+    pub wrap: Option<Words>,
+    /// The same for single commands
+    #[arg(skip)]
+    pub wrap_by_name: BTreeMap<String, Vec<String>>,
+    /// Cut processes off the network, or do not start
+    #[arg(long)]
+    pub no_network: bool,
+    /// Whether to cut them off
     #[arg(skip)]
     pub network_disabled: Option<bool>,
     /// Whether to serve many agents, and where
@@ -82,6 +92,30 @@ pub struct Settings {
     /// Old files of it that are kept [default: 5]
     #[arg(long, value_name = "N", value_parser = |text: &str| text.parse().map_err(|_| WHOLE.into()).and_then(audit_keep))]
     pub audit_keep: Option<u32>,
+}
+
+/// The words of a launcher: a list, or one text in which quotes and backslashes are what they are to a shell.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "ListOrText")]
+pub struct Words(pub Vec<String>);
+
+/// How they may be written in the file.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a list of words, or one text")]
+enum ListOrText {
+    List(Vec<String>),
+    Text(String),
+}
+
+impl TryFrom<ListOrText> for Words {
+    type Error = String;
+
+    fn try_from(written: ListOrText) -> Result<Self, String> {
+        match written {
+            ListOrText::List(list) => Ok(Self(list)),
+            ListOrText::Text(text) => words(&text),
+        }
+    }
 }
 
 /// The two dialects.
@@ -151,6 +185,9 @@ impl Settings {
             inherit_env: self.inherit_env.unwrap_or(default.inherit_env),
             watchdog: !self.no_watchdog && self.watchdog.unwrap_or(default.watchdog),
             hidden_env: [default.hidden_env, startup::own_variables()].concat(),
+            wrap: self.wrap.map_or(default.wrap, |Words(words)| words),
+            wrap_by_name: self.wrap_by_name,
+            network_disabled: self.no_network || self.network_disabled.unwrap_or(default.network_disabled),
             denied_env: self.denied_env.unwrap_or(default.denied_env),
         };
 
@@ -218,12 +255,9 @@ pub fn max_line_bytes(bytes: usize) -> Result<usize, String> {
     if bytes >= 1024 { Ok(bytes) } else { Err("must be at least 1024".into()) }
 }
 
-/// Checks what cannot be had: that processes are cut off the network.
-pub fn network_disabled(disabled: bool) -> Result<bool, String> {
-    if disabled {
-        return Err("this version cannot cut processes off the network; start it in a sandbox that does".into());
-    }
-    Ok(disabled)
+/// Splits a launcher's words as a shell would.
+fn words(text: &str) -> Result<Words, String> {
+    shlex::split(text).map(Words).ok_or_else(|| "a quote or a backslash is left open".into())
 }
 
 /// Checks the name of a program that is to be allowed.

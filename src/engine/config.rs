@@ -1,5 +1,6 @@
 //! What an operator may set of the engine, with the defaults.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Which of the host's own variables a child inherits (R14).
@@ -38,6 +39,14 @@ pub struct Config {
     pub hidden_env: Vec<String>,
     /// Whether a small process watches this one, to end its children should it be killed (R8). Default: yes.
     pub watchdog: bool,
+    /// A launcher and its arguments, which go before every command: `bwrap … --`, `ssh HOST --`, `docker exec -i NAME` (R9). It
+    /// is looked up on this host; the command is not, and reaches the launcher by its name. Default: none.
+    pub wrap: Vec<String>,
+    /// The same for commands of these names, in place of `wrap`; no words are no launcher. Default: none.
+    pub wrap_by_name: BTreeMap<String, Vec<String>>,
+    /// Whether commands are cut off the network, by a launcher that the host looks for when it starts. It cannot be had
+    /// together with others, which may start commands where this host has no say. Default: no.
+    pub network_disabled: bool,
     /// Variables that a request may not set; a final `*` stands for any rest (R9). Default: [`DENIED_ENV`].
     pub denied_env: Vec<String>,
 }
@@ -96,6 +105,9 @@ impl Default for Config {
             inherit_env: InheritEnv::All,
             watchdog: true,
             hidden_env: strings(&[AUTH_TOKEN_ENV]),
+            wrap: Vec::new(),
+            wrap_by_name: BTreeMap::new(),
+            network_disabled: false,
             denied_env: strings(&DENIED_ENV),
         }
     }

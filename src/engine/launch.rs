@@ -19,6 +19,7 @@ use super::session::{SpawnRequest, Spawned};
 use super::stdin::Stdin;
 use super::timer::TimerHandle;
 use super::waiter::Waiter;
+use super::wrap::quoted;
 use crate::model::{Cause, Failure, ProcId, Stream};
 use crate::os;
 
@@ -169,9 +170,7 @@ pub fn shell_words(cmd: &[String]) -> String {
         if !word.is_empty() && word.bytes().all(plain) {
             line.push_str(word);
         } else {
-            line.push('\'');
-            line.push_str(&word.replace('\'', "'\"'\"'"));
-            line.push('\'');
+            line.push_str(&quoted(word));
         }
     }
     if line.len() > MOST {

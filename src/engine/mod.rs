@@ -6,6 +6,7 @@ mod bus;
 mod config;
 mod launch;
 mod lifecycle;
+mod network;
 mod output;
 mod policy;
 mod process;
@@ -16,6 +17,7 @@ mod stdin;
 mod text;
 mod timer;
 mod waiter;
+mod wrap;
 
 use std::sync::Arc;
 
@@ -54,13 +56,15 @@ struct HostShared {
 }
 
 impl Host {
-    /// A host with these limits and permissions. Allowed programs are looked up on this program's `PATH` now (R9).
+    /// A host with these limits and permissions. Allowed programs and launchers are looked up on this program's `PATH` now
+    /// (R9).
     ///
     /// # Errors
+    /// Of the kind [`std::io::ErrorKind::InvalidInput`] when a launcher is not there, or commands cannot be cut off the network.
     /// When the system gives no thread for the timer, or no process for the watchdog, or SIGCHLD cannot be caught.
     pub fn new(config: Config) -> Result<Self, Failure> {
         signals::keep_child_exits().map_err(|e| Failure::new("catch SIGCHLD", e))?;
-        let policy = Policy::new(&config);
+        let policy = Policy::new(&config)?;
         let timer = Timer::start().map_err(|e| Failure::new("start the timer thread", e))?;
         let watchdog = if config.watchdog {
             let watchdog = Watchdog::start().map_err(|e| Failure::new("start the watchdog, /bin/sh", e))?;

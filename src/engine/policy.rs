@@ -1,16 +1,18 @@
-//! What may be spawned, and how: allowlist, arguments, environment, directory, time limit. The session asks, in this order
-//! (R10): [`Policy::check`], then its quota, then [`Policy::directory`], then [`Policy::program`].
+//! What may be spawned, and how: allowlist, arguments, environment, directory, launcher, time limit. The session asks, in this
+//! order (R10): [`Policy::check`], then its quota, then [`Policy::directory`], then [`Policy::exec`].
 //!
 //! Pure but for the looking-up of programs and directories, which goes through `os`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::SpawnRequest;
 use super::config::{Config, InheritEnv};
-use crate::model::Refusal;
+use super::wrap::{Exec, Launcher, unfit};
+use super::{SpawnRequest, network};
+use crate::model::{Failure, Refusal};
 use crate::os;
 
 /// The rules of one host, worked out when it starts.
@@ -18,6 +20,9 @@ pub struct Policy {
     allowed: Vec<String>,
     programs: HashMap<String, PathBuf>,
     path: OsString,
+    launcher: Option<Launcher>,
+    /// Of single names, in place of `launcher`.
+    own_launchers: HashMap<String, Option<Launcher>>,
     base_env: Option<Vec<(OsString, OsString)>>,
     denied_env: Vec<String>,
     default_timeout: u32,
@@ -25,10 +30,28 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Works the rules out. Programs are looked up now, against the host's own `PATH` (R9).
-    pub fn new(config: &Config) -> Self {
+    /// Works the rules out. Programs and launchers are looked up now, against the host's own `PATH` (R9).
+    ///
+    /// # Errors
+    /// Of the kind [`std::io::ErrorKind::InvalidInput`] when a launcher is missing, or nothing can cut commands off the network.
+    pub fn new(config: &Config) -> Result<Self, Failure> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let programs = config.allowed.iter().filter_map(|name| Some((name.clone(), locate(name, &path)?))).collect();
+        let (launcher, own_launchers) = if config.network_disabled {
+            if config.wrap_by_name.values().any(|words| !words.is_empty()) || !config.wrap.is_empty() {
+                return Err(unfit(
+                    "network_disabled cannot be had together with wrap: a launcher such as ssh or docker needs the network, or \
+                     starts the command where this host cannot cut it off; let the launcher do it (bwrap --unshare-net, docker \
+                     run --network none), and leave network_disabled out"
+                        .into(),
+                ));
+            }
+            (Some(network::launcher(&path)?), HashMap::new())
+        } else {
+            let of_name = |(name, words): (&String, &Vec<String>)| Ok((name.clone(), Launcher::find(words, &path)?));
+            let own: Result<_, Failure> = config.wrap_by_name.iter().map(of_name).collect();
+            (Launcher::find(&config.wrap, &path)?, own?)
+        };
         let base_env = match &config.inherit_env {
             InheritEnv::All => None,
             InheritEnv::None => Some(Vec::new()),
@@ -36,15 +59,17 @@ impl Policy {
                 Some(names.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))).collect())
             }
         };
-        Self {
+        Ok(Self {
             allowed: config.allowed.clone(),
             programs,
             path,
+            launcher,
+            own_launchers,
             base_env,
             denied_env: config.denied_env.clone(),
             default_timeout: config.default_timeout,
             max_timeout: config.max_timeout,
-        }
+        })
     }
 
     /// Refuses what can be refused by looking at the request alone.
@@ -74,7 +99,12 @@ impl Policy {
                 return invalid(format!("env may not set {name}, which changes what code runs before the command"));
             }
         }
-        Ok(())
+        self.launcher(&request.cmd[0]).map_or(Ok(()), |launcher| launcher.check(request))
+    }
+
+    /// What goes before a command of this name.
+    pub fn launcher(&self, name: &str) -> Option<&Launcher> {
+        self.own_launchers.get(name).unwrap_or(&self.launcher).as_ref()
     }
 
     /// The working directory, or `None` for the host's own.
@@ -89,8 +119,23 @@ impl Policy {
         }
     }
 
+    /// What to start for a request that has passed [`Policy::check`].
+    pub fn exec<'a>(&'a self, request: &'a SpawnRequest) -> Result<Exec<'a>, Refusal> {
+        let name = &request.cmd[0];
+        match self.launcher(name) {
+            Some(launcher) => launcher.exec(request, || self.program(name)),
+            None => Ok(Exec {
+                program: self.program(name)?,
+                arg0: name,
+                args: Cow::Borrowed(&request.cmd[1..]),
+                env: &request.env,
+                is_launcher: false,
+            }),
+        }
+    }
+
     /// The file of an allowed name. One that was not there when the host started is looked for again.
-    pub fn program(&self, name: &str) -> Result<PathBuf, Refusal> {
+    fn program(&self, name: &str) -> Result<PathBuf, Refusal> {
         let known = self.programs.get(name).cloned();
         known.or_else(|| locate(name, &self.path)).ok_or_else(|| Refusal::ProgramNotFound { name: name.into() })
     }
@@ -130,7 +175,7 @@ mod tests {
     fn policy(change: impl FnOnce(&mut Config)) -> Policy {
         let mut config = Config { allowed: vec!["ls".into(), "sh".into()], ..Config::default() };
         change(&mut config);
-        Policy::new(&config)
+        Policy::new(&config).unwrap()
     }
 
     fn request(cmd: &[&str], env: &[(&str, &str)]) -> SpawnRequest {

@@ -4,7 +4,6 @@
 //! session, and, for at most a second, a spawn that has to be taken back.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use super::launch::{Launch, spare_memory};
 use super::process::{KillAnswer, KillRefused};
 use super::registry::Registry;
 use super::reply::Reply;
+use super::wrap::{Exec, Launcher};
 use crate::count::Quota;
 use crate::model::{Cause, Failure, ProcId, Refusal, Report, Signal, SpawnError, StdinMode};
 use crate::os;
@@ -157,20 +157,20 @@ impl Session {
         policy.check(request)?;
         let place = self.registry.reserve()?;
         let cwd = policy.directory(request)?;
-        let program = policy.program(&request.cmd[0])?;
+        let exec = policy.exec(request)?;
         let plan = os::Plan {
-            program: &program,
-            arg0: &request.cmd[0],
-            args: &request.cmd[1..],
+            program: &exec.program,
+            arg0: exec.arg0,
+            args: &exec.args,
             cwd,
             base_env: policy.base_env(),
             hidden_env: &self.host.config.hidden_env,
-            env: &request.env,
+            env: exec.env,
             stdin: request.stdin,
             watchdog: self.host.watchdog.as_ref(),
         };
         spare_memory().map_err(|e| Failure::new("start one more process", e))?;
-        let child = os::spawn(&plan).map_err(|e| self.blame(request, &program, e))?;
+        let child = os::spawn(&plan).map_err(|e| self.blame(request, &exec, e))?;
         let launch = Launch {
             config: &self.host.config,
             timer: self.host.timer.handle(),
@@ -181,11 +181,20 @@ impl Session {
         Ok(launch.start(request, child, place)?)
     }
 
+    /// The launcher, with its arguments, that goes before commands of this name; empty if there is none.
+    pub fn launcher(&self, name: &str) -> &[String] {
+        self.host.policy.launcher(name).map_or(&[], Launcher::words)
+    }
+
     /// Whose fault it is that a program that was found did not start: its directory's, if that has gone since (R10).
-    fn blame(&self, request: &SpawnRequest, program: &Path, error: io::Error) -> SpawnError {
+    fn blame(&self, request: &SpawnRequest, exec: &Exec<'_>, error: io::Error) -> SpawnError {
         match (self.host.policy.directory(request), error.kind()) {
             (Err(refusal), _) => refusal.into(),
-            (_, io::ErrorKind::NotFound) if !program.exists() => {
+            (_, kind) if exec.is_launcher => {
+                let named = io::Error::new(kind, format!("{}: {error}", exec.program.display()));
+                Failure::new("start the launcher", named).into()
+            }
+            (_, io::ErrorKind::NotFound) if !exec.program.exists() => {
                 Refusal::ProgramNotFound { name: request.cmd[0].clone() }.into()
             }
             (_, io::ErrorKind::NotFound) => Failure::new("start the program (is its interpreter there?)", error).into(),

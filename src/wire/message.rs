@@ -114,6 +114,9 @@ pub struct Metadata {
     pub max_stdin_bytes: usize,
     /// Variables that `env` may not set (R9).
     pub denied_env: Vec<String>,
+    /// Whether processes are cut off the network; left out if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub network_disabled: bool,
 }
 
 /// `pong`

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stderr)]
 
 pub mod audit;
+pub mod folder;
 pub mod monitor;
 pub mod server;
 mod start;

@@ -231,7 +231,16 @@ impl Peer {
         match self.session.spawn(&request) {
             Ok(spawned) => {
                 let (pid, proc_id) = (spawned.pid, spawned.id.to_string());
-                self.log.say(Level::Info, format_args!("spawned {:?} as pid {pid}", request.cmd[0]));
+                match self.session.launcher(&request.cmd[0]) {
+                    [] => self.log.say(Level::Info, format_args!("spawned {:?} as pid {pid}", request.cmd[0])),
+                    launcher => {
+                        let launcher = launcher.join(" ");
+                        self.log.say(
+                            Level::Info,
+                            format_args!("spawned {:?} as pid {pid} behind {launcher:?}", request.cmd[0]),
+                        );
+                    }
+                }
                 responder.answer_with_gate(spawned.gate, |req_id| SpawnResp {
                     req_id,
                     proc_id,
@@ -323,6 +332,7 @@ fn capability(host: &Host, options: &Options) -> Capability {
             max_line_bytes: options.max_line_bytes,
             max_stdin_bytes: MAX_QUEUED,
             denied_env: config.denied_env.clone(),
+            network_disabled: config.network_disabled,
         },
     }
 }
