@@ -44,8 +44,11 @@ fn file(name: &str, content: &str) -> PathBuf {
 #[test]
 fn this_host_passes_every_case() {
     let (code, all, said) = judgements(&["--time-scale", "3"]);
-    assert_eq!((code, count(&all, "pass")), (0, all.len()), "{said}");
-    assert!(all.len() >= 150, "{} cases", all.len());
+    // Its standard streams are one connection.
+    let takes_two = |case: &&Value| case["case"].as_str().unwrap().starts_with("connections/");
+    let two = all.iter().filter(takes_two).count();
+    assert_eq!((code, count(&all, "pass"), count(&all, "untestable")), (0, all.len() - two, two), "{said}");
+    assert!(all.len() >= 150 && two >= 10, "{} cases", all.len());
 }
 
 /// What is different in the other dialect is the events.

@@ -32,7 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// Crates that belong to some modules alone: system calls, signals, JSON.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("rustix", &["os"]),
+    ("rustix", &["os", "conform"]),
     ("wait_timeout", &["os", "conform"]),
     ("signal_hook", &["os", "cli"]),
     ("nix", &["cli", "conform"]),
@@ -41,7 +41,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("serde", &["wire", "cli", "conform"]),
     ("serde_json", &["wire", "cli", "conform"]),
     ("uuid", &["model"]),
-    ("httparse", &["transport"]),
+    ("httparse", &["transport", "conform"]),
 ];
 
 /// What is wrong with a file, given its path under `src`, without the ending.

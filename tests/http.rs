@@ -318,6 +318,19 @@ fn a_client_that_does_not_read_its_stream_costs_little() {
 }
 
 #[test]
+fn an_agent_that_reads_late_hears_how_its_processes_ended() {
+    let server = server(&[]);
+    let (session, mut events) = agent(&server);
+    // It says more than the systems and the mailbox hold, and nobody reads.
+    send(&server, &session, &spawn(&["yes", "3614.7"]));
+    assert!(eventually(PATIENCE, || alive("3614.7").len() == 1));
+    assert_eq!(request(&server, "DELETE", "/session", &session, "").0, 200);
+    assert_gone_within("3614.7", Duration::from_secs(10));
+    events.wait(is_end);
+    assert!(events.next().is_none());
+}
+
+#[test]
 fn sessions_that_come_and_go_leave_nothing() {
     let server = server(&["--max-sessions", "100", "--resume", "1"]);
     let pid = server.pid();

@@ -61,6 +61,8 @@ pub struct Case {
 pub struct Step {
     /// The line of the file that it stands on, from 1.
     pub line: usize,
+    /// The connection that it is about: 0 for "a", 1 for "b".
+    pub on: usize,
     pub verb: Verb,
     /// Seconds, to be scaled.
     pub within: f64,
@@ -114,7 +116,7 @@ pub fn parse(id: &str, text: &str) -> Result<Case, String> {
     };
     let (number, header) = object(lines.next().ok_or("there is no header")?)?;
     let mut case = read_header(id, header).map_err(|e| format!("line {number}: {e}"))?;
-    let mut reader = Reader { bound: BTreeSet::from(["tmp".to_owned()]), role: case.role };
+    let mut reader = Reader { bound: BTreeSet::from(["tmp".to_owned()]), role: case.role, connections: 1 };
     for line in lines {
         let (number, step) = object(line)?;
         let steps = reader.steps_of(number, &step, Place::Top);
@@ -122,6 +124,9 @@ pub fn parse(id: &str, text: &str) -> Result<Case, String> {
     }
     if case.steps.is_empty() {
         return Err("there are no steps".to_owned());
+    }
+    if reader.connections > 1 && !case.needs.iter().any(|need| need == "connections") {
+        return Err("it has two connections, and \"connections\" is not among its needs".to_owned());
     }
     Ok(case)
 }
@@ -179,10 +184,11 @@ enum Place {
     Par,
 }
 
-/// What reading has come to know: the names that are bound so far.
+/// What reading has come to know: the names that are bound so far, and how many connections there are.
 struct Reader {
     bound: BTreeSet<String>,
     role: Role,
+    connections: usize,
 }
 
 impl Reader {
@@ -224,8 +230,10 @@ impl Reader {
             ));
         };
         let may_have: &[&str] = match verb.as_str() {
-            "expect" | "collect" | "host_exit" => &["within", "after"],
+            "expect" | "collect" => &["on", "within", "after"],
+            "host_exit" => &["within", "after"],
             "released" => &["within"],
+            "send" | "send_raw" | "close_stdin" | "from_host" => &["on"],
             _ => &[],
         };
         if let Some(key) = step.keys().find(|key| *key != verb && !may_have.contains(&key.as_str())) {
@@ -242,7 +250,13 @@ impl Reader {
         if after > within {
             return Err("after is more than within".to_owned());
         }
-        Ok(Step { line, verb: self.verb(line, verb, &step[verb])?, within, after })
+        let on = match step.get("on").map_or(Some("a"), Value::as_str) {
+            Some("a") => 0,
+            Some("b") => 1,
+            _ => return Err(format!("on is {}, not \"a\" or \"b\"", step["on"])),
+        };
+        self.connections = self.connections.max(on + 1);
+        Ok(Step { line, on, verb: self.verb(line, verb, &step[verb])?, within, after })
     }
 
     fn verb(&mut self, line: usize, verb: &str, value: &Value) -> Result<Verb, String> {

@@ -1,13 +1,16 @@
 //! One case against one program: starts it, has the case played, and says what came of it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use super::canned::CannedPeer;
 use super::case::{Canned, Case, Level, Role, Step, Verb};
+use super::connect::{self, Connect};
 use super::exchange::Exchange;
 use super::kit::{Profile, Schema, Setup};
 use super::monitor::Monitor;
 use super::pattern::Bindings;
-use super::peer::{CannedPeer, Program};
+use super::peer::Program;
 use super::play::{Failure, Other, Player, Stop};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub enum Verdict {
     Fail,
     /// A SHOULD or MAY that failed.
     Warn,
-    /// The profile does not grant what the case needs.
+    /// The profile, or the way to the host, does not grant what the case needs.
     Untestable,
     HarnessError,
 }
@@ -85,6 +88,8 @@ impl Judgement {
 /// What is under test, and how.
 pub struct Bench<'a> {
     pub command: String,
+    /// How the program is reached, if not on its standard streams.
+    pub connect: Option<Connect>,
     pub profile: &'a Profile,
     pub schemas: &'a BTreeMap<String, Schema>,
     pub time_scale: f64,
@@ -101,6 +106,10 @@ impl Bench<'_> {
                 format!("the profile does not grant {}", lacks.join(", ")),
             );
         }
+        let lacks = connect::lacks(self.connect.as_ref(), case);
+        if !lacks.is_empty() {
+            return Judgement::of(case, Verdict::Untestable, format!("there is not {}", lacks.join(", nor ")));
+        }
         let none = Setup::default();
         let setup = case.setup.as_ref().and_then(|name| self.profile.setups.get(name)).unwrap_or(&none);
         let mut env = setup.env.clone();
@@ -112,9 +121,11 @@ impl Bench<'_> {
             Ok(folder) => folder,
             Err(e) => return Judgement::of(case, Verdict::HarnessError, format!("no temporary folder: {e}")),
         };
-        let program = match Program::start(&self.command, &setup.args, &env) {
+        let program = match self.start(setup, &env, folder.path()) {
             Ok(program) => program,
-            Err(e) => return Judgement::of(case, Verdict::HarnessError, e),
+            Err((words, stderr)) => {
+                return Judgement { stderr, ..Judgement::of(case, Verdict::HarnessError, words) };
+            }
         };
         let other = Other::Program(Box::new(program));
         let (judgement, other) = self.play(case, other, folder.path().to_path_buf());
@@ -122,6 +133,30 @@ impl Bench<'_> {
             program.finish();
         }
         judgement
+    }
+
+    /// The program, ready to be talked to; or why there is none, and what it said on standard error.
+    fn start(&self, setup: &Setup, env: &[(String, String)], folder: &Path) -> Result<Program, (String, String)> {
+        let silent = |words: String| (words, String::new());
+        let (address, command) = match &self.connect {
+            None => (None, self.command.clone()),
+            Some(connect) => {
+                let (address, command) = connect.filled(&self.command, folder).map_err(silent)?;
+                if connect.running {
+                    return Program::running(address, self.time_scale).map_err(silent);
+                }
+                (Some(address), command)
+            }
+        };
+        let mut program = Program::start(&command, &setup.args, env, address, self.time_scale).map_err(silent)?;
+        match program.connect() {
+            Ok(()) => Ok(program),
+            Err(words) => {
+                let stderr = program.stderr();
+                program.finish();
+                Err((words, stderr))
+            }
+        }
     }
 
     fn play(&self, case: &Case, other: Other, folder: std::path::PathBuf) -> (Judgement, Other) {
@@ -132,7 +167,8 @@ impl Bench<'_> {
             ends_by_itself: case.role == Role::Client || self.profile.adopts("R8"),
             time_scale: self.time_scale,
             other,
-            monitor: Monitor::new(case.role, self.profile, self.schemas),
+            monitors: [(); 2].map(|()| Monitor::new(case.role, self.profile, self.schemas)),
+            open: 1,
             exchange: Exchange::default(),
             folder,
             bindings: Bindings::default(),

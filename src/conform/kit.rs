@@ -263,6 +263,8 @@ impl Profile {
         let grants = |need: &str| match need.strip_prefix("setup:") {
             Some(setup) => self.setups.contains_key(setup),
             None if need == "same_machine" => self.same_machine,
+            // The way to the host grants these, or does not: `connect`.
+            None if ["connections", "stream"].contains(&need) => true,
             None => self.programs.contains(need) || self.adopts.contains(need),
         };
         let setup = case.setup.iter().filter(|setup| !self.setups.contains_key(*setup)).map(String::as_str);

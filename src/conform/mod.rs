@@ -1,12 +1,16 @@
 //! The conformance runner, `a2e-proc conform`: holds any host, or any client, to the cases of `conformance/`. Beside the floors:
 //! it knows the protocol from the kit's data alone and uses nothing of the host, so that the two cannot share a mistake.
 
+mod canned;
 mod case;
 mod collecting;
+mod connect;
 mod exchange;
 mod golden;
+mod http;
 mod judge;
 mod kit;
+mod lines;
 mod monitor;
 mod pattern;
 mod peer;
@@ -26,6 +30,7 @@ use clap::{Args, ValueEnum};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use case::{Case, Level, Role};
+use connect::Connect;
 use judge::{Bench, Judgement, Verdict};
 use kit::{Kit, Profile};
 use report::{Reporter, Standing, Wanted};
@@ -47,6 +52,13 @@ pub struct Options {
     /// Test a client instead: the runner plays the host, on the client's standard streams
     #[arg(long, value_name = "CMD…")]
     client: Option<String>,
+    /// Play over a connection: unix:PATH, tcp:HOST:PORT or http:HOST:PORT. In it and in CMD, {tmp} is the case's temporary
+    /// folder, and {port} a free port of its own
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "client")]
+    connect: Option<String>,
+    /// The host at ADDRESS runs already, started by somebody else: none is started here
+    #[arg(long, requires = "connect", conflicts_with = "host")]
+    running: bool,
     /// What the host under test has and claims; see conformance/README.md
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -92,6 +104,8 @@ Exit codes: 0 nothing failed; 1 a case failed, or one of the baseline no longer 
 Examples:
   a2e-proc conform                                               test this program's own host
   a2e-proc conform --host 'python3 my_host.py' --profile my.json test yours
+  a2e-proc conform --connect http:127.0.0.1:{port}               over HTTP, a host for each case
+  a2e-proc conform --connect tcp:127.0.0.1:7000 --running        one that somebody else has started
   a2e-proc conform --explain R13-1                               what a requirement says, and which cases hold it";
 
 /// Why there is no run.
@@ -141,13 +155,24 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let schemas = kit.schemas(profile.dialect).map_err(usage)?;
     let known =
         options.baseline.as_ref().map_or_else(|| Ok(BTreeSet::new()), |path| baseline(&kit, path)).map_err(usage)?;
+    let connect = options.connect.as_ref().map(|address| Connect::new(address, options.running)).transpose();
+    let connect = connect.map_err(usage)?;
+    if options.running
+        && let Some(connect) = &connect
+    {
+        connect.try_running().map_err(Fault::Harness)?;
+    }
+    // Cases that share an address cannot have their hosts at the same time.
+    let takes_turns = connect.as_ref().is_some_and(|connect| !connect.running && !connect.differs());
     let bench = Bench {
-        command: command(options).map_err(harness)?,
+        command: command(options, connect.as_ref()).map_err(harness)?,
+        connect,
         profile: &profile,
         schemas: &schemas,
         time_scale: options.time_scale,
     };
     let jobs = options.jobs.unwrap_or_else(|| 3 * std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let jobs = if takes_turns { 1 } else { jobs };
 
     let started = Instant::now();
     let mut reporter = Reporter::new(&options.report, cases.len() + malformed.len(), &profile.name).map_err(usage)?;
@@ -247,7 +272,8 @@ fn profile(kit: &Kit, options: &Options) -> Result<Profile, String> {
         }
         None => {
             // Of a host that nothing is known of, only what the specification asks of all is expected.
-            let name = if options.host.is_none() { "profile/a2e-proc.json" } else { "profile/spec.json" };
+            let name =
+                if options.host.is_none() && !options.running { "profile/a2e-proc.json" } else { "profile/spec.json" };
             let text = kit.text(name).ok_or_else(|| format!("the kit has no {name}; name a --profile"))?;
             (name.to_owned(), text.to_owned())
         }
@@ -255,12 +281,20 @@ fn profile(kit: &Kit, options: &Options) -> Result<Profile, String> {
     Profile::parse(&text).map_err(|e| format!("{name}: {e}"))
 }
 
-fn command(options: &Options) -> std::io::Result<String> {
+fn command(options: &Options, connect: Option<&Connect>) -> std::io::Result<String> {
     if let Some(command) = options.host.as_ref().or(options.client.as_ref()) {
         return Ok(command.clone());
     }
-    let own = std::env::current_exe()?;
-    Ok(format!("'{}' serve", own.display().to_string().replace('\'', "'\\''")))
+    let own = quoted(&std::env::current_exe()?.display().to_string());
+    Ok(match connect {
+        None => format!("{own} serve"),
+        Some(connect) => format!("{own} serve --listen {}", connect.quoted()),
+    })
+}
+
+/// A text as one word of a shell's command line.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 fn baseline(kit: &Kit, path: &std::path::Path) -> Result<BTreeSet<String>, String> {

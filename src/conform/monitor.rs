@@ -96,6 +96,10 @@ impl<'a> Monitor<'a> {
         self.ending = true;
     }
 
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
     /// The host was killed: what was asked may stay unanswered, and processes without their last event.
     pub fn broken_off(&mut self) {
         self.broken_off = true;

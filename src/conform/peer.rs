@@ -1,9 +1,8 @@
-//! The program under test: a child of this one, with its lines and their times. `play` talks to it; a self-test puts canned
-//! lines in its place.
+//! The program under test, and the way to it: its standard streams, or connections to where it listens. `play` talks to it;
+//! `lines` and `http` carry what is said. A self-test has a `canned` one in its place.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
@@ -14,21 +13,32 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use wait_timeout::ChildExt;
 
-use super::case::Canned;
-
-/// The longest line that is looked at, in bytes. A host sends pieces of 64 KiB, and a status of a thousand processes.
-const LONGEST: u64 = 64 << 20;
-
-/// How much of what the program says on standard error is kept, from its end.
-const STDERR: usize = 16 * 1024;
+use super::connect::{Address, Socket};
+use super::http;
+use super::lines::{Reading, Said, keep_tail, lines_of, lock, named, say_lines, write_all};
 
 /// How long after its exit the output of a program may stay open before nothing more is waited for.
 const HELD: Duration = Duration::from_secs(1);
 
-/// What comes next, at a time in seconds since the start.
+/// How long a host may take until it listens, and until it has exited once its connections have ended and it was asked to.
+/// To be scaled.
+const LISTENS: Duration = Duration::from_secs(10);
+const EXITS: Duration = Duration::from_secs(5);
+
+/// How long is waited before another try to connect, if the host does not exit first.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// How long a program has for its end when nothing depends on it any more.
+const FINISH: Duration = Duration::from_secs(3);
+
+/// What comes next, at a time in seconds since the start. Connections have numbers, from 0.
 #[derive(Debug)]
 pub enum Next {
-    Line(f64, Vec<u8>),
+    Line(f64, usize, Vec<u8>),
+    /// Text on standard output, though the lines go over a connection.
+    Stray(Vec<u8>),
+    /// What was sent on a connection was not taken, and why.
+    Refused(usize, String),
     /// It has ended: its code, or the signal below zero.
     Exit(f64, i32),
     /// The time is up.
@@ -37,8 +47,10 @@ pub enum Next {
 
 /// Whoever is at the other end.
 pub trait Peer {
-    fn send(&mut self, bytes: &[u8]);
-    fn close_input(&mut self);
+    /// Opens another connection.
+    fn open(&mut self) -> Result<(), String>;
+    fn send(&mut self, on: usize, bytes: &[u8]);
+    fn close_input(&mut self, on: usize);
     /// The next line, at `deadline` at the latest.
     fn next(&mut self, deadline: f64) -> Next;
     fn now(&self) -> f64;
@@ -46,95 +58,256 @@ pub trait Peer {
     fn set_reading(&mut self, reading: bool);
 }
 
-enum Said {
-    Line(Instant, Vec<u8>),
-    End,
-    Exited(Instant),
+/// Lines to the program and from it.
+struct Connection {
+    input: Option<Sender<Vec<u8>>>,
+    /// What ends it by force; none for standard streams.
+    socket: Option<Socket>,
+    ended: Option<Instant>,
 }
-
-/// Whether the output is read. The runner sets it, the reader waits for it.
-type Reading = Arc<(Mutex<bool>, Condvar)>;
 
 /// A real program.
 pub struct Program {
     started: Instant,
-    child: Child,
-    input: Option<Sender<Vec<u8>>>,
+    time_scale: f64,
+    /// None for one that somebody else has started.
+    child: Option<Child>,
+    /// Where it listens; none if it speaks on its standard streams.
+    address: Option<Address>,
+    connections: Vec<Connection>,
     said: Receiver<Said>,
+    says: SyncSender<Said>,
     reading: Reading,
     threads: Vec<JoinHandle<()>>,
     stderr: Arc<Mutex<VecDeque<u8>>>,
+    /// Is disconnected when there will be no more of it.
+    stderr_ends: Option<Receiver<()>>,
     exited: Option<Instant>,
-    ended: bool,
+    /// A step has sent it a signal.
+    signalled: bool,
+    /// When it was asked to exit, its connections having ended.
+    asked: Option<Instant>,
     code: Option<i32>,
 }
 
 impl Program {
-    /// Starts a command line, as a shell reads it, with these further arguments and variables.
-    pub fn start(command: &str, args: &[String], env: &[(String, String)]) -> Result<Self, String> {
+    /// One that runs already, and nothing else yet.
+    fn elsewhere(address: Option<Address>, time_scale: f64) -> Self {
+        let (says, said) = sync_channel(1024);
+        Self {
+            started: Instant::now(),
+            time_scale,
+            child: None,
+            address,
+            connections: Vec::new(),
+            said,
+            says,
+            reading: Arc::new((Mutex::new(true), Condvar::new())),
+            threads: Vec::new(),
+            stderr: Arc::default(),
+            stderr_ends: None,
+            exited: None,
+            signalled: false,
+            asked: None,
+            code: None,
+        }
+    }
+
+    /// Connects to a program that somebody else has started.
+    pub fn running(address: Address, time_scale: f64) -> Result<Self, String> {
+        let mut this = Self::elsewhere(Some(address), time_scale);
+        this.open()?;
+        Ok(this)
+    }
+
+    /// Starts a command line, as a shell reads it, with these further arguments and variables. With an address the program is
+    /// to listen there, and `connect` goes on.
+    pub fn start(
+        command: &str,
+        args: &[String],
+        env: &[(String, String)],
+        address: Option<Address>,
+        time_scale: f64,
+    ) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("exec {command} \"$@\"")).arg("sh").args(args);
         shell.envs(env.iter().map(|(name, value)| (name, value)));
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell.stdin(if address.is_some() { Stdio::null() } else { Stdio::piped() });
+        shell.stdout(Stdio::piped()).stderr(Stdio::piped());
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         let mut child = shell.spawn().map_err(|e| format!("cannot start {command:?}: {e}"))?;
-
-        let (said_sender, said) = sync_channel(1024);
-        let reading: Reading = Arc::new((Mutex::new(true), Condvar::new()));
-        let stderr = Arc::new(Mutex::new(VecDeque::new()));
-        let mut threads = Vec::new();
-        let (input, to_write) = channel();
-        if let (Some(stdin), Some(stdout), Some(err)) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            // Ends when the sender is dropped, or the program takes no more.
-            threads.push(named("to the program", move || write_all(stdin, &to_write))?);
-            let (sender, reading) = (said_sender.clone(), Arc::clone(&reading));
-            // These two end with the streams, or when nobody listens any more: whoever holds a stream beyond that is not waited for.
-            named("from the program", move || read_lines(stdout, &sender, &reading))?;
-            let kept = Arc::clone(&stderr);
-            named("its stderr", move || keep_tail(err, &kept))?;
-        }
         let pid = Pid::from_raw(child.id().cast_signed());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+
+        let mut this = Self { child: Some(child), ..Self::elsewhere(address, time_scale) };
+        if let Some(stdin) = stdin {
+            // Ends when the sender is dropped, or the program takes no more.
+            let (input, to_write) = channel();
+            this.threads.push(named("to the program", move || drop(write_all(stdin, &to_write)))?);
+            this.connections.push(Connection { input: Some(input), socket: None, ended: None });
+        }
+        // These two end with the streams, or when nobody listens any more: whoever holds a stream beyond that is not waited for.
+        if let Some(stdout) = stdout {
+            let (says, reading, is_stray) = (this.says.clone(), Arc::clone(&this.reading), this.address.is_some());
+            let mut lines = lines_of(stdout);
+            named("from the program", move || match is_stray {
+                false => say_lines(0, lines, &says, &reading),
+                true => while lines().is_some_and(|line| says.send(Said::Stray(line)).is_ok()) {},
+            })?;
+        }
+        if let Some(stderr) = stderr {
+            let (kept, (over, ends)) = (Arc::clone(&this.stderr), channel());
+            this.stderr_ends = Some(ends);
+            named("its stderr", move || {
+                keep_tail(stderr, &kept);
+                drop::<Sender<()>>(over);
+            })?;
+        }
+        let says = this.says.clone();
         let wait = move || {
             // Without reaping, so that the id stays the program's own until this process has seen its end.
             let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
-            let _ = said_sender.send(Said::Exited(Instant::now()));
+            let _ = says.send(Said::Exited(Instant::now()));
         };
-        threads.push(named("its end", wait)?);
-        let started = Instant::now();
-        let (exited, ended, code) = (None, false, None);
-        Ok(Self { started, child, input: Some(input), said, reading, threads, stderr, exited, ended, code })
+        this.threads.push(named("its end", wait)?);
+        Ok(this)
+    }
+
+    /// Connects, as soon as the program listens.
+    ///
+    /// # Errors
+    /// That it exited first, took too long, or did not answer as it should.
+    pub fn connect(&mut self) -> Result<(), String> {
+        let (Some(address), Some(child)) = (&self.address, &mut self.child) else { return Ok(()) };
+        let limit = LISTENS.mul_f64(self.time_scale);
+        let socket = loop {
+            let refusal = match address.dial() {
+                Ok(socket) => break socket,
+                Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => return Err(format!("{address}: {e}")),
+                Err(e) => e,
+            };
+            // No event says that somebody listens; but one says that nobody will.
+            if let Ok(Some(status)) = child.wait_timeout(RETRY) {
+                self.code = Some(code_of(&status));
+                return Err(format!("the host exited, {status}, before it listened at {address}: {refusal}"));
+            }
+            if self.started.elapsed() > limit {
+                return Err(format!("the host does not listen at {address} after {limit:.1?}: {refusal}"));
+            }
+        };
+        self.speak(socket)?;
+        self.started = Instant::now();
+        Ok(())
+    }
+
+    /// Makes a connection of a socket: starts what writes to it and what reads from it.
+    fn speak(&mut self, socket: Socket) -> Result<(), String> {
+        let broken = |e: std::io::Error| format!("a connection is broken: {e}");
+        let on = self.connections.len();
+        let (input, to_write) = channel();
+        let (says, reading) = (self.says.clone(), Arc::clone(&self.reading));
+        let held = socket.try_clone().map_err(broken)?;
+        let writer = match &self.address {
+            Some(address @ Address::Http(_)) => {
+                let (session, events) = http::open(address, socket)?;
+                named("from the program", move || say_lines(on, events, &says, &reading))?;
+                let says = self.says.clone();
+                let refused = move |words| drop(says.send(Said::Refused(on, words)));
+                named("to the program", move || session.send_all(&to_write, refused))?
+            }
+            _ => {
+                let lines = lines_of(socket.try_clone().map_err(broken)?);
+                named("from the program", move || say_lines(on, lines, &says, &reading))?;
+                named("to the program", move || {
+                    if let Some(socket) = write_all(socket, &to_write) {
+                        let _ = socket.shutdown(std::net::Shutdown::Write);
+                    }
+                })?
+            }
+        };
+        self.threads.push(writer);
+        self.connections.push(Connection { input: Some(input), socket: Some(held), ended: None });
+        Ok(())
     }
 
     /// The end of what the program said on standard error.
     pub fn stderr(&self) -> String {
+        let has_exited = self.exited.is_some() || self.code.is_some();
+        if let (true, Some(ends)) = (has_exited, &self.stderr_ends) {
+            let _ = ends.recv_timeout(HELD);
+        }
         let mut tail = lock(&self.stderr);
         String::from_utf8_lossy(tail.make_contiguous()).into_owned()
     }
 
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().cast_signed())
+    fn kill(&self, signal: Signal) {
+        // Not reaped before its end was seen, so the id is still its own.
+        if let (None, Some(child)) = (self.code, &self.child) {
+            let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
+        }
     }
 
-    /// The exit code. The program has exited, so this does not wait.
-    fn reap(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
-        let status = self.child.wait();
-        let code = status.ok().and_then(|status| status.code().or(status.signal().map(|signal| -signal)));
-        *self.code.insert(code.unwrap_or(-1))
+    /// How it ended, if it has: by now all connections have, and whoever was started here has exited.
+    fn exit(&mut self) -> Option<Next> {
+        let ends: Option<Vec<_>> = self.connections.iter().map(|connection| connection.ended).collect();
+        let last = ends?.into_iter().max()?;
+        let at = |instant: Instant| instant.duration_since(self.started).as_secs_f64();
+        let Some(child) = &mut self.child else { return Some(Next::Exit(at(last), 0)) };
+        if let (Some(_), None, None, false) = (&self.address, self.exited, self.asked, self.signalled) {
+            // A host that listens goes on without connections; that it exits is what it is asked for here.
+            self.asked = Some(Instant::now());
+            self.kill(Signal::SIGTERM);
+            return None;
+        }
+        let exited = self.exited?;
+        let when = at(if self.asked.is_some() { last } else { exited });
+        // The program has exited, so this does not wait.
+        let code = self.code.unwrap_or_else(|| child.wait().map_or(-1, |status| code_of(&status)));
+        self.code = Some(code);
+        Some(Next::Exit(when, code))
+    }
+
+    /// Takes what a thread says.
+    fn take(&mut self, said: Said) -> Option<Next> {
+        match said {
+            Said::Line(on, when, line) => {
+                return Some(Next::Line(when.duration_since(self.started).as_secs_f64(), on, line));
+            }
+            Said::Stray(line) => return Some(Next::Stray(line)),
+            Said::Refused(on, words) => return Some(Next::Refused(on, words)),
+            Said::Exited(when) => self.exited = Some(when),
+            Said::End(on, when) => {
+                if let Some(connection) = self.connections.get_mut(on) {
+                    connection.ended = Some(when);
+                }
+            }
+        }
+        None
     }
 
     /// Ends the program, by force if it has to be, and everything that this has started for it.
     pub fn finish(mut self) {
-        self.close_input();
+        self.connections.iter_mut().for_each(|connection| connection.input = None);
         self.set_reading(true);
+        if self.child.is_none() {
+            // Somebody else's host: it has its time to end the sessions.
+            let until = self.now() + FINISH.as_secs_f64();
+            while !matches!(self.next(until), Next::Exit(..) | Next::Nothing) {}
+        }
         // Nobody listens from here on, so that whoever waits to say something goes on.
         drop(std::mem::replace(&mut self.said, channel().1));
-        if self.code.is_none() {
-            let ended_by_itself = matches!(self.child.wait_timeout(Duration::from_secs(3)), Ok(Some(_)));
+        if self.address.is_some() {
+            self.kill(Signal::SIGTERM);
+        }
+        if let (None, Some(child)) = (self.code, &mut self.child) {
+            let ended_by_itself = matches!(child.wait_timeout(FINISH), Ok(Some(_)));
             if !ended_by_itself {
-                let _ = killpg(self.pid(), Signal::SIGKILL);
-                let _ = self.child.wait();
+                let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+                let _ = child.wait();
             }
+        }
+        for socket in self.connections.drain(..).filter_map(|connection| connection.socket) {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -143,24 +316,26 @@ impl Program {
 }
 
 impl Peer for Program {
-    fn send(&mut self, bytes: &[u8]) {
-        if let Some(input) = &self.input {
+    fn open(&mut self) -> Result<(), String> {
+        let address = self.address.as_ref().ok_or("standard streams are one connection")?;
+        let socket = address.dial().map_err(|e| format!("cannot connect to {address}: {e}"))?;
+        self.speak(socket)
+    }
+
+    fn send(&mut self, on: usize, bytes: &[u8]) {
+        if let Some(input) = self.connections.get(on).and_then(|connection| connection.input.as_ref()) {
             // A program that has ended takes nothing; its end is seen elsewhere.
             let _ = input.send(bytes.to_vec());
         }
     }
 
-    fn close_input(&mut self) {
-        self.input = None;
+    fn close_input(&mut self, on: usize) {
+        if let Some(connection) = self.connections.get_mut(on) {
+            connection.input = None;
+        }
     }
 
     fn next(&mut self, deadline: f64) -> Next {
-        let at = |instant: Instant| instant.duration_since(self.started).as_secs_f64();
-        if let (Some(exited), true) = (self.exited, self.ended || self.code.is_some()) {
-            let when = at(exited);
-            let code = self.code.unwrap_or_else(|| self.reap());
-            return Next::Exit(when, code);
-        }
         let mut until = self.started + Duration::from_secs_f64(deadline);
         if !*lock(&self.reading.0) {
             // What the reader had begun to take when it was stopped waits too.
@@ -168,22 +343,28 @@ impl Peer for Program {
             return Next::Nothing;
         }
         loop {
+            if let Some(exit) = self.exit() {
+                return exit;
+            }
+            if let Some(asked) = self.asked {
+                until = until.max(asked + EXITS.mul_f64(self.time_scale));
+            }
             if let Some(exited) = self.exited {
                 until = until.min(exited + HELD);
             }
             match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Said::Line(when, line)) => return Next::Line(at(when), line),
-                Ok(Said::End) => self.ended = true,
-                Ok(Said::Exited(when)) => self.exited = Some(when),
-                Err(RecvTimeoutError::Disconnected) => self.ended = true,
-                Err(RecvTimeoutError::Timeout) if self.exited.is_some_and(|exited| exited + HELD <= Instant::now()) => {
-                    self.ended = true;
+                Ok(said) => {
+                    if let Some(next) = self.take(said) {
+                        return next;
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => return Next::Nothing,
-            }
-            if let (Some(exited), true) = (self.exited, self.ended) {
-                let code = self.reap();
-                return Next::Exit(exited.duration_since(self.started).as_secs_f64(), code);
+                Err(RecvTimeoutError::Timeout) if self.exited.is_some_and(|exited| exited + HELD <= Instant::now()) => {
+                    let now = Instant::now();
+                    self.connections
+                        .iter_mut()
+                        .for_each(|connection| connection.ended = connection.ended.or(Some(now)));
+                }
+                Err(_) => return Next::Nothing,
             }
         }
     }
@@ -193,9 +374,9 @@ impl Peer for Program {
     }
 
     fn signal(&mut self, name: &str) {
-        // Not reaped before its end was seen, so the id is still its own.
-        if let (None, Ok(signal)) = (self.code, name.parse::<Signal>()) {
-            let _ = kill(self.pid(), signal);
+        if let Ok(signal) = name.parse::<Signal>() {
+            self.signalled = true;
+            self.kill(signal);
         }
     }
 
@@ -205,125 +386,8 @@ impl Peer for Program {
     }
 }
 
-fn named(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, String> {
-    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|e| format!("no thread: {e}"))
-}
-
-/// A lock that a panic elsewhere does not take away.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn write_all(mut stdin: ChildStdin, to_write: &Receiver<Vec<u8>>) {
-    for bytes in to_write {
-        if stdin.write_all(&bytes).is_err() {
-            return;
-        }
-    }
-}
-
-fn read_lines(stdout: impl Read, said: &SyncSender<Said>, reading: &Reading) {
-    let mut stdout = BufReader::with_capacity(64 * 1024, stdout);
-    loop {
-        let mut allowed = lock(&reading.0);
-        while !*allowed {
-            allowed = reading.1.wait(allowed).unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-        drop(allowed);
-        let mut line = Vec::new();
-        match (&mut stdout).take(LONGEST).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
-        }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
-        if said.send(Said::Line(Instant::now(), line)).is_err() {
-            return;
-        }
-    }
-    let _ = said.send(Said::End);
-}
-
-fn keep_tail(mut stream: impl Read, kept: &Mutex<VecDeque<u8>>) {
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = stream.read(&mut buffer) {
-        let mut kept = lock(kept);
-        kept.extend(&buffer[..count]);
-        let over = kept.len().saturating_sub(STDERR);
-        kept.drain(..over);
-    }
-}
-
-/// What a self-test has in the place of a program: lines on a clock that only they move.
-#[derive(Default)]
-pub struct CannedPeer {
-    now: f64,
-    waiting: VecDeque<(f64, Canned)>,
-    exited: Option<(f64, i32)>,
-    /// The self-test says when the host ends; otherwise it does when its input is closed.
-    says_when: bool,
-    is_stopped: bool,
-    is_closed: bool,
-}
-
-impl CannedPeer {
-    pub fn new(says_when: bool) -> Self {
-        Self { says_when, ..Self::default() }
-    }
-
-    /// Lines that come from now on.
-    pub fn will_say(&mut self, lines: &[Canned]) {
-        for line in lines {
-            let (Canned::Line { at, .. } | Canned::Exit { at, .. }) = line;
-            self.waiting.push_back((self.now + at, line.clone()));
-        }
-    }
-}
-
-impl Peer for CannedPeer {
-    fn send(&mut self, _: &[u8]) {}
-
-    fn close_input(&mut self) {
-        self.is_closed = true;
-    }
-
-    fn next(&mut self, deadline: f64) -> Next {
-        if let Some((at, code)) = self.exited {
-            return Next::Exit(at, code);
-        }
-        if self.waiting.is_empty() && self.is_closed && !self.says_when {
-            self.exited = Some((self.now, 0));
-            return Next::Exit(self.now, 0);
-        }
-        match self.waiting.front() {
-            Some((at, _)) if *at <= deadline && !self.is_stopped => {}
-            _ => {
-                self.now = deadline;
-                return Next::Nothing;
-            }
-        }
-        match self.waiting.pop_front() {
-            Some((at, Canned::Line { text, .. })) => {
-                self.now = self.now.max(at);
-                Next::Line(self.now, text.into_bytes())
-            }
-            Some((at, Canned::Exit { code, .. })) => {
-                self.now = self.now.max(at);
-                self.exited = Some((self.now, code));
-                Next::Exit(self.now, code)
-            }
-            None => Next::Nothing,
-        }
-    }
-
-    fn now(&self) -> f64 {
-        self.now
-    }
-
-    fn signal(&mut self, _: &str) {}
-
-    fn set_reading(&mut self, reading: bool) {
-        self.is_stopped = !reading;
-    }
+/// The exit code, or the signal below zero.
+fn code_of(status: &std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or(status.signal().map(|signal| -signal)).unwrap_or(-1)
 }

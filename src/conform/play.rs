@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::canned::CannedPeer;
 use super::case::{Case, Role, Step, Verb};
 use super::collecting::Collecting;
 use super::exchange::Exchange;
 use super::kit::Dialect;
 use super::monitor::{Monitor, Violation};
 use super::pattern::{self, Bindings, brief, shorten};
-use super::peer::{CannedPeer, Next, Peer, Program};
+use super::peer::{Next, Peer, Program};
 
 /// Why a case failed.
 #[derive(Debug)]
@@ -52,7 +53,10 @@ pub struct Player<'a> {
     pub ends_by_itself: bool,
     pub time_scale: f64,
     pub other: Other,
-    pub monitor: Monitor<'a>,
+    /// One for each connection, whether it is open or not.
+    pub monitors: [Monitor<'a>; 2],
+    /// How many connections are open.
+    pub open: usize,
     pub exchange: Exchange,
     pub folder: PathBuf,
     pub bindings: Bindings,
@@ -61,6 +65,13 @@ pub struct Player<'a> {
     pub sent: f64,
     pub ids: u64,
     pub ended: bool,
+}
+
+/// What came, of what can be held to steps.
+pub enum Came {
+    Line(f64, usize, Vec<u8>),
+    Exit(f64, i32),
+    Nothing,
 }
 
 /// A step of a block that is not over.
@@ -119,13 +130,12 @@ impl Player<'_> {
             let due = |(sent, open): &(f64, &Open)| sent + open.step.within * self.time_scale;
             let Some(first) = open().min_by(|a, b| due(a).total_cmp(&due(b))) else { return Ok(()) };
             let deadline = due(&first);
-            match self.other.peer().next(deadline) {
-                Next::Line(at, line) => {
-                    let (message, shown) = self.saw(at, &line, first.1.step.line)?;
-                    self.take(&mut branches, at, &message, &shown)?;
+            match self.next(deadline, first.1.step.line)? {
+                Came::Line(at, on, line) => {
+                    let (message, shown) = self.saw(at, on, &line, first.1.step.line)?;
+                    self.take(&mut branches, at, on, &message, &shown)?;
                 }
-                Next::Exit(_, code) => {
-                    self.ended = true;
+                Came::Exit(_, code) => {
                     return Err(failed(
                         "missing",
                         first.1.step.line,
@@ -133,7 +143,7 @@ impl Player<'_> {
                         format!("it ended with code {code}"),
                     ));
                 }
-                Next::Nothing => {
+                Came::Nothing => {
                     let waited = format!("nothing more, {:.1} s after the last that was sent", deadline - first.0);
                     return Err(failed("missing", first.1.step.line, self.words(first.1), waited));
                 }
@@ -150,7 +160,7 @@ impl Player<'_> {
                 match &step.verb {
                     Verb::Send(message) => {
                         branch.sent = self.other.peer().now();
-                        self.send(message, step.line)?;
+                        self.send(message, step)?;
                     }
                     _ => self.step(step)?,
                 }
@@ -173,11 +183,11 @@ impl Player<'_> {
     }
 
     /// Gives a message to the step that it must fit.
-    fn take(&mut self, branches: &mut [Branch], at: f64, message: &Value, shown: &str) -> Played {
+    fn take(&mut self, branches: &mut [Branch], at: f64, on: usize, message: &Value, shown: &str) -> Played {
         let lane = self.lane_of(message);
         let mut refused = None;
         for branch in branches.iter_mut() {
-            let mine = |open: &Open| self.lane(open.step).as_ref() == Some(&lane);
+            let mine = |open: &Open| open.step.on == on && self.lane(open.step).as_ref() == Some(&lane);
             let Some(index) = branch.open.iter().position(mine) else { continue };
             let open = &mut branch.open[index];
             let outcome = match (&open.step.verb, &mut open.collecting) {
@@ -209,7 +219,7 @@ impl Player<'_> {
                 Err(failed(
                     "unexpected",
                     line,
-                    format!("nothing of lane {lane}; open: {}", open.join(" and ")),
+                    format!("nothing of lane {lane}{}; open: {}", place(on), open.join(" and ")),
                     shown.to_owned(),
                 ))
             }
@@ -241,19 +251,47 @@ impl Player<'_> {
     }
 
     fn words(&self, open: &Open) -> String {
-        match (&open.step.verb, &open.collecting) {
+        let words = match (&open.step.verb, &open.collecting) {
             (_, Some(collecting)) => collecting.words(),
             (Verb::Expect(pattern), _) => brief(pattern),
             _ => String::new(),
+        };
+        words + place(open.step.on)
+    }
+
+    /// What comes next. What is no line where lines are due, and what was not taken, fails the case.
+    pub fn next(&mut self, deadline: f64, step: usize) -> Result<Came, Stop> {
+        loop {
+            return match self.other.peer().next(deadline) {
+                Next::Line(at, on, line) => Ok(Came::Line(at, on, line)),
+                Next::Exit(at, code) => {
+                    self.ended = true;
+                    Ok(Came::Exit(at, code))
+                }
+                Next::Nothing => Ok(Came::Nothing),
+                Next::Stray(line) => {
+                    let words = "it is on standard output, though the lines go over a connection".to_owned();
+                    Err(violated(Violation("line", words), step, shorten(String::from_utf8_lossy(&line).into_owned())))
+                }
+                Next::Refused(on, words) if self.monitors[on].is_ending() => {
+                    // The session may be over already.
+                    self.note(&format!("({words})"));
+                    continue;
+                }
+                Next::Refused(on, words) => {
+                    let expected = format!("a line is taken, with 200{}", place(on));
+                    Err(violated(Violation("http", expected), step, words))
+                }
+            };
         }
     }
 
     /// Notes a line and shows it to the monitors.
-    pub fn saw(&mut self, at: f64, line: &[u8], step: usize) -> Result<(Value, String), Stop> {
+    pub fn saw(&mut self, at: f64, on: usize, line: &[u8], step: usize) -> Result<(Value, String), Stop> {
         let text = String::from_utf8_lossy(line).into_owned();
-        self.exchange.note(at, "←", &text);
+        self.exchange.note(at, ["←", "b ←"][on], &text);
         let shown = shorten(text);
-        match self.monitor.saw(line) {
+        match self.monitors[on].saw(line) {
             Ok(message) => Ok((message, shown)),
             Err(violation) => Err(violated(violation, step, shown)),
         }
@@ -262,6 +300,11 @@ impl Player<'_> {
 
 fn is_expectation(step: &Step) -> bool {
     matches!(step.verb, Verb::Expect(_) | Verb::Collect(_))
+}
+
+/// Where something is, if not on the connection that every case has.
+fn place(on: usize) -> &'static str {
+    if on == 0 { "" } else { " on connection b" }
 }
 
 pub fn failed(rule: &str, line: usize, expected: String, came: String) -> Stop {

@@ -41,7 +41,13 @@ pub fn run(kit: &Kit) -> Result<Outcome, String> {
                 profile.ok_or_else(|| "its header has no profile".to_owned()).and_then(Profile::read).and_then(
                     |profile| {
                         let schemas = if profile.dialect == Dialect::Sdk { &sdk } else { &spec };
-                        let bench = Bench { command: String::new(), profile: &profile, schemas, time_scale: 1.0 };
+                        let bench = Bench {
+                            command: String::new(),
+                            connect: None,
+                            profile: &profile,
+                            schemas,
+                            time_scale: 1.0,
+                        };
                         let judgement = bench.judge_canned(&case);
                         let rule = judgement.failure.as_ref().map(|failure| failure.rule.as_str());
                         let right = judgement.verdict != Verdict::HarnessError && rule == expected;

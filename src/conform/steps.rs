@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 
 use super::case::{Canned, Role, Step, Verb};
 use super::kit::Dialect;
+use super::monitor::Monitor;
 use super::pattern::{self, brief};
-use super::peer::Next;
-use super::play::{Branch, Failure, Other, Played, Player, Stop, failed, violated};
+use super::play::{Branch, Came, Failure, Other, Played, Player, Stop, failed, violated};
 
 /// How long a program has for its end when the case is over, in seconds, to be scaled.
 const END: f64 = 5.0;
+
+/// How the exchange shows what goes to the program, on each connection.
+const TO: [&str; 2] = ["→", "b →"];
 
 impl Player<'_> {
     /// Any step but an expectation.
@@ -24,21 +27,22 @@ impl Player<'_> {
         match &step.verb {
             Verb::Send(message) => {
                 self.sent = self.other.peer().now();
-                self.send(message, step.line)?;
+                self.send(message, step)?;
             }
             Verb::SendRaw(parts) => {
+                self.open(step)?;
                 self.sent = self.other.peer().now();
-                self.monitor.sent_raw();
+                self.monitors[step.on].sent_raw();
                 for (bytes, times) in parts {
                     // In larger pieces, so that eight million single bytes are not as many writes.
                     let at_once = (65_536 / bytes.len().max(1)).clamp(1, *times);
                     let piece = bytes.repeat(at_once);
-                    (0..times / at_once).for_each(|_| self.other.peer().send(&piece));
-                    self.other.peer().send(&bytes.repeat(times % at_once));
+                    (0..times / at_once).for_each(|_| self.other.peer().send(step.on, &piece));
+                    self.other.peer().send(step.on, &bytes.repeat(times % at_once));
                 }
                 let size: usize = parts.iter().map(|(bytes, times)| bytes.len() * times).sum();
                 let shown = parts.first().map(|(bytes, _)| String::from_utf8_lossy(bytes).into_owned());
-                self.exchange.note(self.sent, "→", &format!("{size} bytes: {}", shown.unwrap_or_default()));
+                self.exchange.note(self.sent, TO[step.on], &format!("{size} bytes: {}", shown.unwrap_or_default()));
             }
             Verb::Quiet(seconds) => self.quiet(step, *seconds)?,
             Verb::Par(branches) => {
@@ -47,17 +51,17 @@ impl Player<'_> {
             }
             Verb::Reading(reading) => self.other.peer().set_reading(*reading),
             Verb::CloseStdin => {
-                self.note("(its input is closed)");
-                self.monitor.ends();
+                self.open(step)?;
                 self.sent = self.other.peer().now();
-                self.other.peer().close_input();
+                self.close_input(step.on);
             }
             Verb::Signal(name) => {
                 self.note(&format!("({name})"));
-                if name == "SIGKILL" {
-                    self.monitor.broken_off()
-                } else {
-                    self.monitor.ends()
+                for monitor in &mut self.monitors {
+                    if name == "SIGKILL" {
+                        monitor.broken_off();
+                    }
+                    monitor.ends();
                 }
                 self.sent = self.other.peer().now();
                 self.other.peer().signal(name);
@@ -65,14 +69,32 @@ impl Player<'_> {
             Verb::HostExit(pattern) => self.host_exit(step, pattern)?,
             Verb::Fifo(name) => self.fifo(name).map_err(|e| Stop::Harness(format!("fifo {name}: {e}")))?,
             Verb::Released(name) => self.released(step, name)?,
-            Verb::FromHost(lines) => self.say(lines)?,
+            Verb::FromHost(lines) => self.say(step.on, lines)?,
             Verb::Expect(_) | Verb::Collect(_) => {}
         }
         Ok(())
     }
 
-    pub fn send(&mut self, message: &Value, line: usize) -> Played {
-        let harness = |e: String| Stop::Harness(format!("line {line}: {e}"));
+    /// Opens the connection that a step is about, if it is the first of it.
+    fn open(&mut self, step: &Step) -> Played {
+        while self.open <= step.on {
+            let opened = self.other.peer().open();
+            opened.map_err(|e| failed("missing", step.line, "another connection".to_owned(), e))?;
+            self.open += 1;
+        }
+        Ok(())
+    }
+
+    fn close_input(&mut self, on: usize) {
+        let now = self.other.peer().now();
+        self.exchange.note(now, TO[on], "(its input is closed)");
+        self.monitors[on].ends();
+        self.other.peer().close_input(on);
+    }
+
+    pub fn send(&mut self, message: &Value, step: &Step) -> Played {
+        self.open(step)?;
+        let harness = |e: String| Stop::Harness(format!("line {}: {e}", step.line));
         let mut filled = pattern::fill(message, &self.bindings).map_err(harness)?;
         self.ids += 1;
         let fresh = format!("{:032x}", self.ids);
@@ -95,22 +117,22 @@ impl Player<'_> {
                 }
             }
         }
-        self.monitor.sent(&filled);
+        self.monitors[step.on].sent(&filled);
         let text = filled.to_string();
         let now = self.other.peer().now();
-        self.exchange.note(now, "→", &text);
-        self.other.peer().send(format!("{text}\n").as_bytes());
+        self.exchange.note(now, TO[step.on], &text);
+        self.other.peer().send(step.on, format!("{text}\n").as_bytes());
         Ok(())
     }
 
-    fn note(&mut self, words: &str) {
+    pub fn note(&mut self, words: &str) {
         let now = self.other.peer().now();
-        self.exchange.note(now, "→", words);
+        self.exchange.note(now, TO[0], words);
     }
 
-    fn say(&mut self, lines: &[Canned]) -> Played {
+    fn say(&mut self, on: usize, lines: &[Canned]) -> Played {
         match &mut self.other {
-            Other::Canned(canned) => canned.will_say(lines),
+            Other::Canned(canned) => canned.will_say(on, lines),
             Other::Program(_) => return Err(Stop::Harness("from_host stands only in self-tests".to_owned())),
         }
         Ok(())
@@ -118,22 +140,12 @@ impl Player<'_> {
 
     fn quiet(&mut self, step: &Step, seconds: f64) -> Played {
         let until = self.other.peer().now() + seconds;
-        match self.other.peer().next(until) {
-            Next::Nothing => Ok(()),
-            Next::Line(at, line) => {
-                let (_, shown) = self.saw(at, &line, step.line)?;
-                Err(failed("quiet", step.line, format!("nothing for {seconds} s"), shown))
-            }
-            Next::Exit(_, code) => {
-                self.ended = true;
-                Err(failed(
-                    "quiet",
-                    step.line,
-                    format!("nothing for {seconds} s"),
-                    format!("it ended with code {code}"),
-                ))
-            }
-        }
+        let came = match self.next(until, step.line)? {
+            Came::Nothing => return Ok(()),
+            Came::Line(at, on, line) => self.saw(at, on, &line, step.line)?.1,
+            Came::Exit(_, code) => format!("it ended with code {code}"),
+        };
+        Err(failed("quiet", step.line, format!("nothing for {seconds} s"), came))
     }
 
     fn host_exit(&mut self, step: &Step, pattern: &Value) -> Played {
@@ -157,18 +169,15 @@ impl Player<'_> {
     /// Takes what still comes, of which only events need not have been expected.
     fn until_exit(&mut self, line: usize, deadline: f64, expected: &str) -> Result<(f64, i32), Stop> {
         loop {
-            match self.other.peer().next(deadline) {
-                Next::Line(at, text) => {
-                    let (message, shown) = self.saw(at, &text, line)?;
+            match self.next(deadline, line)? {
+                Came::Line(at, on, text) => {
+                    let (message, shown) = self.saw(at, on, &text, line)?;
                     if self.case.role == Role::Host && message["type"] != "proc/read/event" {
                         return Err(failed("unexpected", line, expected.to_owned(), shown));
                     }
                 }
-                Next::Exit(at, code) => {
-                    self.ended = true;
-                    return Ok((at, code));
-                }
-                Next::Nothing => return Err(failed("exit", line, expected.to_owned(), "it goes on".to_owned())),
+                Came::Exit(at, code) => return Ok((at, code)),
+                Came::Nothing => return Err(failed("exit", line, expected.to_owned(), "it goes on".to_owned())),
             }
         }
     }
@@ -177,8 +186,7 @@ impl Player<'_> {
     pub fn end(&mut self) -> Played {
         let host = self.case.role == Role::Host;
         if !self.ended {
-            self.note("(its input is closed)");
-            self.other.peer().close_input();
+            (0..self.open).for_each(|on| self.close_input(on));
             let deadline = self.other.peer().now() + END * self.time_scale;
             let ended = self.until_exit(0, deadline, "its end, with code 0, within 5 s");
             let ended = match ended {
@@ -192,7 +200,9 @@ impl Player<'_> {
                 return Err(failed("monitor:exit", 0, "its end with code 0".to_owned(), format!("code {}", ended.1)));
             }
         }
-        if host { self.monitor.at_the_end().map_err(|violation| violated(violation, 0, String::new())) } else { Ok(()) }
+        let at_the_end =
+            |monitor: &Monitor| monitor.at_the_end().map_err(|violation| violated(violation, 0, String::new()));
+        if host { self.monitors.iter().try_for_each(at_the_end) } else { Ok(()) }
     }
 
     fn fifo(&mut self, name: &str) -> std::io::Result<()> {

@@ -6,8 +6,8 @@ use super::case::Role;
 use super::kit::{Dialect, Kit, Profile};
 
 /// The monitors that a row may name in the place of a case.
-const MONITORS: [&str; 9] =
-    ["line", "schema", "key-order", "id-unique", "answer-once", "event-order", "terminal-once", "seq", "exit"];
+const MONITORS: [&str; 10] =
+    ["line", "http", "schema", "key-order", "id-unique", "answer-once", "event-order", "terminal-once", "seq", "exit"];
 
 #[test]
 fn no_requirement_is_uncovered_and_no_case_is_orphaned() {

@@ -45,8 +45,8 @@ struct State {
     alone_since: Instant,
     /// Nothing more will be put in.
     finished: bool,
-    /// The writer is not to wait any more.
-    aborted: bool,
+    /// The writer is not to wait any more: what it still has are the last words, and there is no time.
+    hurried: bool,
     /// The agent says nothing more.
     input_ended: bool,
 }
@@ -96,20 +96,17 @@ impl Mailbox {
             streams: 0,
             alone_since: Instant::now(),
             finished: false,
-            aborted: false,
+            hurried: false,
             input_ended: false,
         };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Puts lines in, and waits for room first.
-    fn put(&self, bytes: &[u8]) -> io::Result<()> {
+    fn put(&self, bytes: &[u8]) {
         let mut state = self.state.lock();
-        while state.unsent >= MAX_UNSENT && !state.aborted {
+        while state.unsent >= MAX_UNSENT && !state.hurried {
             self.changed.wait(&mut state);
-        }
-        if state.aborted {
-            return Err(io::ErrorKind::BrokenPipe.into());
         }
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             state.partial.extend_from_slice(part);
@@ -120,7 +117,6 @@ impl Mailbox {
             }
         }
         state.wake();
-        Ok(())
     }
 
     /// Attaches a stream, in the place of one that may be there. It begins after the line `after`, if that is known, else
@@ -162,7 +158,7 @@ impl Mailbox {
     }
 
     /// Nothing more will be put in.
-    pub fn finish(&self) {
+    fn finish(&self) {
         let mut state = self.state.lock();
         state.finished = true;
         state.wake();
@@ -174,9 +170,9 @@ impl Mailbox {
         self.state.lock().finished
     }
 
-    /// The writer is not to wait any more; what it has not put in is lost.
-    pub fn abort(&self) {
-        self.state.lock().aborted = true;
+    /// The writer is not to wait for room any more.
+    pub fn hurry(&self) {
+        self.state.lock().hurried = true;
         self.changed.notify_all();
     }
 
@@ -279,15 +275,22 @@ impl Drop for Stream {
     }
 }
 
-/// The writing side, for a session.
+/// The writing side, for a session. Nothing more will be said once it is dropped.
 pub struct Output(pub Arc<Mailbox>);
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.put(bytes).map(|()| bytes.len())
+        self.0.put(bytes);
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.0.finish();
     }
 }

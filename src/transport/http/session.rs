@@ -178,7 +178,7 @@ struct Closing {
 impl Close for Closing {
     fn finish(&self) {
         self.mailbox.end_input();
-        self.mailbox.finish();
+        self.mailbox.hurry();
         if has_gone_for_good(&self.mailbox, self.table.resume) {
             self.table.forget(&self.id);
         } else if let Some(session) = self.table.get(&self.id) {
@@ -186,9 +186,8 @@ impl Close for Closing {
         }
     }
 
-    fn abort(&self) {
-        self.mailbox.abort();
-    }
+    // The input is at its end already, and the writer does not wait.
+    fn abort(&self) {}
 }
 
 /// Nobody will read the last words.
@@ -200,6 +199,5 @@ impl Drop for Closing {
     fn drop(&mut self) {
         // Also if nobody has served it.
         self.finish();
-        self.abort();
     }
 }
