@@ -292,6 +292,17 @@ fn who_is_slow_or_says_nothing_is_dropped_and_holds_nobody_up() {
     assert!(eventually(PATIENCE, || request(&server, "GET", "/health", "", "").0 == 200));
 }
 
+/// Waits until a process has used no processor time for a while: it is held up, for which there is no event.
+fn wait_until_it_stands_still(pid: i32) {
+    let mut ticks = u64::MAX;
+    let stands_still = || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = common::system::cpu_ticks(pid);
+        std::mem::replace(&mut ticks, now) == now
+    };
+    assert!(eventually(PATIENCE, stands_still));
+}
+
 #[test]
 fn a_client_that_does_not_read_its_stream_costs_little() {
     let server = server(&[]);
@@ -302,13 +313,7 @@ fn a_client_that_does_not_read_its_stream_costs_little() {
     let yes = || alive(&"x".repeat(1000)).first().copied();
     assert!(eventually(PATIENCE, || yes().is_some()));
     let pid = yes().unwrap();
-    let mut ticks = u64::MAX;
-    let stands_still = || {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = common::system::cpu_ticks(pid);
-        std::mem::replace(&mut ticks, now) == now
-    };
-    assert!(eventually(PATIENCE, stands_still));
+    wait_until_it_stands_still(pid);
     // What the system holds is kept too, for a stream that breaks.
     assert!(rss(server.pid()) < before + 32 * 1024, "{} KiB before, {} KiB now", before, rss(server.pid()));
     // It can still be asked for things.
@@ -324,6 +329,7 @@ fn an_agent_that_reads_late_hears_how_its_processes_ended() {
     // It says more than the systems and the mailbox hold, and nobody reads.
     send(&server, &session, &spawn(&["yes", "3614.7"]));
     assert!(eventually(PATIENCE, || alive("3614.7").len() == 1));
+    wait_until_it_stands_still(alive("3614.7")[0]);
     assert_eq!(request(&server, "DELETE", "/session", &session, "").0, 200);
     assert_gone_within("3614.7", Duration::from_secs(10));
     events.wait(is_end);

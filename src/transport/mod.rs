@@ -36,6 +36,9 @@ pub struct Connection {
 
 /// Closes a connection whose input another thread may be reading.
 pub trait Close: Send {
+    /// There is only time for the last words: whoever writes is not to wait, where the transport can keep what is written.
+    fn hurry(&self) {}
+
     /// Nothing more will be written: the agent sees the end once it has read what was.
     fn finish(&self);
 

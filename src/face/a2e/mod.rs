@@ -168,8 +168,12 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
         watch.look(&mut deadlines);
         Instant::now() >= deadlines.over_less(less)
     };
-    if !session.wait_published(|| is_over(&mut watch, LAST_WORDS)) {
+    let hurry = || {
         hurry.now();
+        closing.iter().for_each(|closing| closing.hurry());
+    };
+    if !session.wait_published(|| is_over(&mut watch, LAST_WORDS)) {
+        hurry();
         session.wait_published(|| is_over(&mut watch, LAST_WRITE));
     }
     session.close_bus();
@@ -178,7 +182,7 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     // holds nothing but the output, and ends with it.
     while !watch.writer_ends(Instant::now() + LOOK_AGAIN) {
         if is_over(&mut watch, LAST_WRITE) {
-            hurry.now();
+            hurry();
             watch.writer_ends(Instant::now() + LAST_WRITE);
             break;
         }

@@ -176,6 +176,10 @@ struct Closing {
 }
 
 impl Close for Closing {
+    fn hurry(&self) {
+        self.mailbox.hurry();
+    }
+
     fn finish(&self) {
         self.mailbox.end_input();
         self.mailbox.hurry();
