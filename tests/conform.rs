@@ -185,3 +185,13 @@ fn the_runner_checks_itself() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     assert!(text(&output.stdout).ends_with(": 0 wrong\n"), "{}", text(&output.stdout));
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_host_leaves_behind_is_killed() {
+    let marker = format!("3621.{}", std::process::id());
+    let host = format!("sh -c 'setsid sleep {marker} >/dev/null 2>&1 & cat'");
+    assert_eq!(conform(&["--host", &host, "--filter", "session/ping", "--time-scale", "0.2"]).status.code(), Some(1));
+    let left = Command::new("pgrep").args(["-f", &format!("^sleep {marker}")]).output().unwrap();
+    assert_eq!(text(&left.stdout), "");
+}

@@ -10,8 +10,8 @@ use super::exchange::Exchange;
 use super::kit::{Profile, Schema, Setup};
 use super::monitor::Monitor;
 use super::pattern::Bindings;
-use super::peer::Program;
 use super::play::{Failure, Other, Player, Stop};
+use super::program::Program;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

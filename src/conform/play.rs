@@ -13,7 +13,8 @@ use super::exchange::Exchange;
 use super::kit::Dialect;
 use super::monitor::{Monitor, Violation};
 use super::pattern::{self, Bindings, brief, shorten};
-use super::peer::{Next, Peer, Program};
+use super::peer::{Next, Peer};
+use super::program::Program;
 
 /// Why a case failed.
 #[derive(Debug)]
