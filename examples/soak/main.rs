@@ -22,6 +22,7 @@ mod plan;
 mod system;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use a2e_proc::engine::{Config, Host};
@@ -66,6 +67,9 @@ fn main() -> ExitCode {
             }
         }
     }
+
+    // A shell's background jobs ignore SIGINT, and so would the processes that are started here.
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default()).unwrap();
 
     if self_test {
         return if self_test_all(seconds, seed) { ExitCode::SUCCESS } else { ExitCode::FAILURE };

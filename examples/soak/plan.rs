@@ -138,6 +138,8 @@ impl Soak {
                 self.end(request)?;
             }
             match self.agent.next(Duration::from_millis(100))? {
+                // A flood that nothing ends would go on for ever.
+                Some(_) if Instant::now() > end + PATIENCE => return Err("what comes does not end".into()),
                 Some(message) => self.take(&message)?,
                 None if Instant::now() > end && self.active.is_empty() => {
                     return Err(format!("never answered: {:?}", self.asked));

@@ -145,7 +145,33 @@ pub fn send(server: &Server, session: &str, message: &Value) {
 
 /// A stream of events.
 pub struct Events {
+    stream: BufReader<Chunks>,
+}
+
+/// A body that comes in chunks.
+struct Chunks {
     stream: BufReader<TcpStream>,
+    left: u64,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            let mut size = String::new();
+            self.stream.read_line(&mut size)?;
+            // The end of the connection is an end too.
+            self.left = u64::from_str_radix(size.trim_end(), 16).unwrap_or(0);
+            if self.left == 0 {
+                return Ok(0);
+            }
+        }
+        let count = (&mut self.stream).take(self.left).read(buffer)?;
+        self.left -= count as u64;
+        if self.left == 0 {
+            self.stream.read_line(&mut String::new())?;
+        }
+        Ok(count)
+    }
 }
 
 impl Events {
@@ -161,7 +187,9 @@ impl Events {
         }
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert!(head.contains("Content-Type: text/event-stream; charset=utf-8\r\n"), "{head}");
-        Self { stream }
+        // The SDK's client sees nothing in time of a body that comes otherwise.
+        assert!(head.contains("Transfer-Encoding: chunked\r\n"), "{head}");
+        Self { stream: BufReader::new(Chunks { stream, left: 0 }) }
     }
 
     /// The next event: its id and its line. `None` at the end of the stream.
@@ -203,6 +231,6 @@ impl Events {
 
     /// Breaks the stream off.
     pub fn break_off(self) {
-        let _ = self.stream.get_ref().shutdown(Shutdown::Both);
+        let _ = self.stream.get_ref().stream.get_ref().shutdown(Shutdown::Both);
     }
 }

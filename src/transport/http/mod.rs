@@ -249,8 +249,10 @@ impl Server {
 fn stream_events(mut socket: &TcpStream, stream: &Stream) -> io::Result<()> {
     // A client that does not read is a slow agent, which may be (R18).
     socket.set_write_timeout(None)?;
+    // In chunks: of a body that has neither those nor a length, Python's `requests` passes nothing on before 512 bytes are there.
     socket.write_all(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n\
+          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
     )?;
     let mut text = Vec::new();
     loop {
@@ -262,7 +264,7 @@ fn stream_events(mut socket: &TcpStream, stream: &Stream) -> io::Result<()> {
                     encode_event(number, &line, &mut text);
                     last = number;
                 }
-                socket.write_all(&text)?;
+                socket.write_all(&chunk(&text))?;
                 stream.sent(last);
             }
             Taken::Nothing => {
@@ -272,16 +274,22 @@ fn stream_events(mut socket: &TcpStream, stream: &Stream) -> io::Result<()> {
                     return Ok(());
                 }
                 if !ready.woken {
-                    socket.write_all(b": still here\n\n")?;
+                    socket.write_all(&chunk(b": still here\n\n"))?;
                 }
             }
             Taken::End => {
+                socket.write_all(&chunk(b""))?;
                 socket.shutdown(Shutdown::Write)?;
                 return Ok(());
             }
             Taken::Replaced => return Ok(()),
         }
     }
+}
+
+/// A part of a body without a known length. An empty one is its end.
+fn chunk(text: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
 }
 
 /// A message as a server-sent event. What some clients take for the end of a line is escaped, which is the same in JSON.
