@@ -292,6 +292,26 @@ fn who_is_slow_or_says_nothing_is_dropped_and_holds_nobody_up() {
     assert!(eventually(PATIENCE, || request(&server, "GET", "/health", "", "").0 == 200));
 }
 
+#[test]
+fn a_body_that_drips_is_dropped() {
+    let server = server(&[]);
+    let session = open_session(&server);
+    let mut stream = server.tcp();
+    stream.set_read_timeout(Some(3 * PATIENCE)).unwrap();
+    let head = format!("POST /send HTTP/1.1\r\nHost: localhost\r\n{session}Content-Length: 1000000\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut drops = stream.try_clone().unwrap();
+    let start = Instant::now();
+    let dripping = std::thread::spawn(move || {
+        while drops.write_all(b"x").is_ok() && start.elapsed() < 3 * PATIENCE {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    assert_eq!(read_answer(&mut stream).0, 408);
+    dripping.join().unwrap();
+    assert!(start.elapsed() < 2 * PATIENCE, "{:?}", start.elapsed());
+}
+
 /// Waits until a process has used no processor time for a while: it is held up, for which there is no event.
 fn wait_until_it_stands_still(pid: i32) {
     let mut ticks = u64::MAX;
