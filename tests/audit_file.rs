@@ -87,6 +87,40 @@ fn a_file_that_is_moved_away_is_made_again() {
 }
 
 #[test]
+fn a_line_that_another_run_left_torn_is_ended_first() {
+    let dir = Dir::new();
+    let file = dir.file("audit.log");
+    fs::write(&file, "{\"ts\": 1, \"cut o").unwrap();
+    let mut host = Plain::start(&["--audit", &file]);
+    host.ping();
+    assert_eq!(host.end(), "");
+    let text = fs::read_to_string(&file).unwrap();
+    let (torn, rest) = text.split_once('\n').unwrap();
+    assert!(torn.ends_with("cut o"), "{text}");
+    assert_eq!(entry(rest.trim_end())["req_id"], "00001");
+}
+
+#[test]
+fn a_file_that_cannot_give_up_its_name_takes_no_old_ones_along() {
+    let dir = Dir::new();
+    let file = dir.file("audit.log");
+    for number in 1..=3 {
+        fs::write(format!("{file}.{number}"), format!("{number}")).unwrap();
+    }
+    // Nothing can be renamed to a directory.
+    fs::create_dir(format!("{file}.0")).unwrap();
+    let mut host = Plain::start(&["--audit", &file, "--audit-max-bytes", "500", "--audit-keep", "3"]);
+    (0..20).for_each(|_| host.ping());
+    let said = host.stderr_line();
+    assert!(said.contains("cannot be rotated"), "{said}");
+    assert_eq!(host.end(), "");
+    assert_eq!(lines(&file).len(), 20);
+    for number in 1..=3 {
+        assert_eq!(fs::read_to_string(format!("{file}.{number}")).unwrap(), format!("{number}"));
+    }
+}
+
+#[test]
 fn a_log_that_nobody_takes_holds_nothing_up_and_says_what_it_lost() {
     const PINGS: usize = 12_000;
     let dir = Dir::new();

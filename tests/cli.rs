@@ -119,10 +119,13 @@ fn run_shows_the_protocol_when_asked() {
 
 #[test]
 fn run_never_shows_a_token() {
-    let output =
-        binary().args(["run", "--trace", "--", "echo", "hi"]).env("A2E_AUTH_TOKEN", "s3cret-0417").output().unwrap();
-    assert_eq!(text(&output.stdout), "hi\n");
-    assert!(text(&output.stderr).contains("handshake") && !text(&output.stderr).contains("s3cret-0417"));
+    for token in ["s3cret-0417", r#"s3cret "0417\""#, "s3cret\u{1}0417"] {
+        let output =
+            binary().args(["run", "--trace", "--", "echo", "hi"]).env("A2E_AUTH_TOKEN", token).output().unwrap();
+        assert_eq!(text(&output.stdout), "hi\n");
+        let said = text(&output.stderr);
+        assert!(said.contains("handshake") && !said.contains("s3cret") && !said.contains("0417"), "{said}");
+    }
 }
 
 #[test]

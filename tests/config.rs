@@ -63,6 +63,9 @@ fn what_serve_refuses_is_refused_in_the_same_words() {
         "{\"audit\": \"/no/such/audit.log\"}",
         "{\"audit_keep\": 1001}",
         "{\"max_procs\": 4, \"MAX_PROCS\": 4}",
+        "{\"resume\": 0}",
+        "{\"wrap\": [\"no-such-launcher\"]}",
+        "{\"network_disabled\": true, \"wrap\": [\"ssh\", \"h\"]}",
     ] {
         let file = file(content);
         let (checked, served) =
@@ -83,6 +86,12 @@ fn a_check_leaves_no_audit_file_behind() {
     fs::write(&audit, "kept\n").unwrap();
     assert_eq!(check(&file).status.code(), Some(0));
     assert_eq!(fs::read_to_string(&audit).unwrap(), "kept\n");
+    fs::remove_file(&audit).unwrap();
+    // A link to where it is going to be stays a link.
+    let target = audit.with_extension("target");
+    std::os::unix::fs::symlink(&target, &audit).unwrap();
+    assert_eq!(check(&file).status.code(), Some(0));
+    assert_eq!((fs::read_link(&audit).unwrap() == target, target.exists()), (true, false));
     fs::remove_file(audit).unwrap();
     fs::remove_file(file).unwrap();
 }

@@ -1,5 +1,5 @@
-//! The published SDK's transport, as `curl` would use it: its paths, its stream, what a stream that broke gets to see, and what
-//! happens to those who send something else.
+//! The published SDK's transport, as `curl` would use it: its paths, and what happens to those who send something else or do not
+//! read.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,33 +9,14 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use common::PATIENCE;
-use common::server::{Events, Server, exchange, open_session, read_answer, request, send};
+use common::server::{Events, exchange, http, http_agent, is_end, open_session, read_answer, request, send, spawn};
 use common::system::{alive, assert_gone, assert_gone_within, eventually, holdings, rss};
 use serde_json::{Value, json};
 
-fn server(flags: &[&str]) -> Server {
-    Server::start("http:127.0.0.1:0", flags)
-}
-
-fn spawn(cmd: &[&str]) -> Value {
-    json!({"type": "proc/spawn/req", "id": "spawn", "version": "1.0", "ts": 1.0, "cmd": cmd})
-}
-
-fn is_end(message: &Value) -> bool {
-    message["type"] == "proc/read/event" && common::is_terminal(message)
-}
-
-/// Opens a session with a stream.
-fn agent(server: &Server) -> (String, Events) {
-    let session = open_session(server);
-    let events = Events::open(server, &session, "");
-    (session, events)
-}
-
 #[test]
 fn a_process_over_http() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
+    let server = http(&[]);
+    let (session, mut events) = http_agent(&server);
     send(&server, &session, &spawn(&["cat"]));
     let spawned = events.message();
     assert_eq!((spawned["type"].as_str(), spawned["ok"].as_bool()), (Some("proc/spawn/resp"), Some(true)));
@@ -64,124 +45,20 @@ fn a_process_over_http() {
 }
 
 #[test]
-fn what_is_said_waits_for_a_stream() {
-    let server = server(&[]);
-    let session = open_session(&server);
-    send(&server, &session, &spawn(&["seq", "100"]));
-    // All of it is over before anybody listens.
-    let (mut texts, mut events) = (String::new(), Events::open(&server, &session, ""));
-    loop {
-        let message = events.message();
-        match message["type"].as_str() {
-            Some("proc/spawn/resp") => assert!(texts.is_empty()),
-            _ if is_end(&message) => break,
-            _ => texts.push_str(common::payload(&message)["text"].as_str().unwrap()),
-        }
+fn nobody_without_a_session_has_a_long_body_read() {
+    let server = http(&[]);
+    let long = "Content-Length: 8000000\r\n";
+    for (path, headers, status) in
+        [("/send", "", 400), ("/send", "X-Session-Id: nonsense\r\n", 404), ("/session", "", 413), ("/nowhere", "", 413)]
+    {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{long}\r\n");
+        assert_eq!(common::server::exchange(&server, head.as_bytes()).0, status, "{path} {headers}");
     }
-    assert_eq!(texts, (1..=100).map(|n| format!("{n}\n")).collect::<String>());
-}
-
-#[test]
-fn a_stream_that_breaks_goes_on_after_the_last_event_that_came_through() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
-    let most = 20_000;
-    send(&server, &session, &spawn(&["seq", &most.to_string()]));
-    let (mut ids, mut texts, mut last) = (Vec::new(), String::new(), String::new());
-    let mut breaks = 0;
-    loop {
-        // Now and then it breaks, at any place.
-        if ids.len() % 997 == 500 && ids.len() / 997 >= breaks {
-            events.break_off();
-            events = Events::open(&server, &session, &last);
-            breaks += 1;
-        }
-        let (id, line) = events.next().expect("the stream goes on");
-        last.clone_from(&id);
-        ids.push(id.parse::<u64>().unwrap());
-        let message: Value = serde_json::from_str(&line).unwrap();
-        if is_end(&message) {
-            break;
-        }
-        texts.push_str(common::payload(&message)["text"].as_str().unwrap_or_default());
-    }
-    assert!(breaks > 10, "{breaks}");
-    assert!(ids.iter().zip(1..).all(|(id, number)| *id == number), "no event is missing and none came twice");
-    assert_eq!(texts, (1..=most).map(|n| format!("{n}\n")).collect::<String>());
-}
-
-#[test]
-fn without_a_last_event_id_a_stream_goes_on_with_what_no_stream_was_given() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
-    send(&server, &session, &json!({"type": "ping", "id": "1"}));
-    assert_eq!(events.message()["req_id"], "1");
-    events.break_off();
-    send(&server, &session, &json!({"type": "ping", "id": "2"}));
-    let mut events = Events::open(&server, &session, "");
-    assert_eq!(events.message()["req_id"], "2");
-    // A newer stream takes the place of an older one, which ends.
-    let mut newer = Events::open(&server, &session, "");
-    assert!(events.next().is_none());
-    send(&server, &session, &json!({"type": "ping", "id": "3"}));
-    assert_eq!(newer.message()["req_id"], "3");
-}
-
-#[test]
-fn a_stream_that_asks_for_what_is_not_kept_any_more_is_told() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
-    send(&server, &session, &spawn(&["sh", "-c", "seq 400000"]));
-    events.wait(is_end);
-    events.break_off();
-    let headers = format!("{session}Last-Event-ID: 1\r\n");
-    let (status, _, body) = request(&server, "GET", "/stream", &headers, "");
-    assert_eq!(status, 409, "{body}");
-    assert!(body.contains("are not kept any more"), "{body}");
-}
-
-#[test]
-fn a_session_without_a_stream_ends_after_a_while() {
-    let server = server(&["--resume", "1"]);
-    let (session, mut events) = agent(&server);
-    send(&server, &session, &spawn(&["sleep", "3611.7"]));
-    events.message();
-    // While there is a stream it stays.
-    std::thread::sleep(Duration::from_millis(1500)); // what must not happen has no event
-    send(&server, &session, &json!({"type": "ping", "id": "1"}));
-    events.wait(|message| message["type"] == "pong");
-    events.break_off();
-    assert_eq!(alive("3611.7").len(), 1);
-    assert_gone_within("3611.7", Duration::from_secs(10));
-    let gone = || request(&server, "POST", "/send", &session, "{}").0 == 404;
-    assert!(eventually(PATIENCE, gone));
-}
-
-#[test]
-fn a_session_can_be_ended() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
-    send(&server, &session, &spawn(&["sleep", "3612.7"]));
-    events.message();
-    assert_eq!(request(&server, "DELETE", "/session", &session, "").0, 200);
-    assert_eq!(common::payload(&events.wait(is_end)), json!({}));
-    assert!(events.next().is_none(), "the stream ends with the session");
-    assert_eq!(request(&server, "POST", "/send", &session, "{}").0, 404);
-    assert_gone("3612.7");
-
-    // A shutdown is an end too, and what it leaves to be read can be read afterwards.
-    let session = open_session(&server);
-    send(&server, &session, &spawn(&["sleep", "3612.7"]));
-    send(&server, &session, &json!({"type": "shutdown", "id": "2", "timeout": 1}));
-    assert_gone_within("3612.7", Duration::from_secs(5));
-    let mut events = Events::open(&server, &session, "");
-    events.wait(is_end);
-    assert!(events.next().is_none());
 }
 
 #[test]
 fn who_sends_something_else_is_told_what_is_wrong() {
-    let server = server(&["--max-sessions", "3"]);
+    let server = http(&["--max-sessions", "3"]);
     let session = open_session(&server);
     let unknown = "X-Session-Id: nonsense\r\n";
     for (method, path, headers, status, words) in [
@@ -233,8 +110,8 @@ fn who_sends_something_else_is_told_what_is_wrong() {
 
 #[test]
 fn a_connection_can_be_used_again_and_a_body_is_one_message() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
+    let server = http(&[]);
+    let (session, mut events) = http_agent(&server);
     let mut stream = server.tcp();
     let body = "{\"type\":\"ping\",\r\n\"id\":\"1\"}\n";
     let length = body.len();
@@ -263,7 +140,7 @@ fn a_connection_can_be_used_again_and_a_body_is_one_message() {
 
 #[test]
 fn who_is_slow_or_says_nothing_is_dropped_and_holds_nobody_up() {
-    let server = server(&["--max-sessions", "2"]);
+    let server = http(&["--max-sessions", "2"]);
     let start = Instant::now();
     let silent: Vec<TcpStream> = (0..20).map(|_| server.tcp()).collect();
     let mut slow = server.tcp();
@@ -294,7 +171,7 @@ fn who_is_slow_or_says_nothing_is_dropped_and_holds_nobody_up() {
 
 #[test]
 fn a_body_that_drips_is_dropped() {
-    let server = server(&[]);
+    let server = http(&[]);
     let session = open_session(&server);
     let mut stream = server.tcp();
     stream.set_read_timeout(Some(3 * PATIENCE)).unwrap();
@@ -325,8 +202,8 @@ fn wait_until_it_stands_still(pid: i32) {
 
 #[test]
 fn a_client_that_does_not_read_its_stream_costs_little() {
-    let server = server(&[]);
-    let (session, events) = agent(&server);
+    let server = http(&[]);
+    let (session, events) = http_agent(&server);
     let before = rss(server.pid());
     send(&server, &session, &spawn(&["yes", &"x".repeat(1000)]));
     // The system's buffers and the mailbox fill up; then `yes` has to wait, and its processor time stands still.
@@ -344,8 +221,8 @@ fn a_client_that_does_not_read_its_stream_costs_little() {
 
 #[test]
 fn an_agent_that_reads_late_hears_how_its_processes_ended() {
-    let server = server(&[]);
-    let (session, mut events) = agent(&server);
+    let server = http(&[]);
+    let (session, mut events) = http_agent(&server);
     // It says more than the systems and the mailbox hold, and nobody reads.
     send(&server, &session, &spawn(&["yes", "3614.7"]));
     assert!(eventually(PATIENCE, || alive("3614.7").len() == 1));
@@ -358,7 +235,7 @@ fn an_agent_that_reads_late_hears_how_its_processes_ended() {
 
 #[test]
 fn sessions_that_come_and_go_leave_nothing() {
-    let server = server(&["--max-sessions", "100", "--resume", "1"]);
+    let server = http(&["--max-sessions", "100", "--resume", "1"]);
     let pid = server.pid();
     let visit = |round: u64| {
         let start = Instant::now();

@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 use common::{Host, Proc, Start, payload};
 use serde_json::json;
@@ -32,6 +34,34 @@ fn ignored_signals_are_not_passed_on() {
     }
     host.signal(rustix::process::Signal::HUP);
     assert_eq!(host.wait_end().0, Some(0));
+}
+
+/// `nohup a2e-proc serve --listen …` is to stay when the terminal goes.
+#[test]
+fn a_host_that_listens_stays_when_it_was_started_to_ignore_a_hangup() {
+    for (prelude, stays) in [("trap '' HUP INT", true), (":", false)] {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", &format!("{prelude}; exec \"$0\" serve --listen tcp:127.0.0.1:0 --log info")])
+            .arg(env!("CARGO_BIN_EXE_a2e-proc"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
+        signal(rustix::process::Signal::HUP);
+        if stays {
+            signal(rustix::process::Signal::INT);
+            // What must not happen has no event.
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(child.try_wait().unwrap().is_none(), "{said}");
+            signal(rustix::process::Signal::TERM);
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{prelude}");
+    }
 }
 
 #[test]

@@ -270,6 +270,27 @@ fn what_a_browser_can_be_made_to_send_is_not_taken_for_requests() {
 }
 
 #[test]
+fn agents_that_are_refused_and_do_not_read_keep_nobody_waiting() {
+    let server = Server::start("tcp:127.0.0.1:0", &["--max-sessions", "1"]);
+    let one = server.agent();
+    let refused: Vec<_> = (0..100).map(|_| server.tcp()).collect();
+    one.finish();
+    let start = Instant::now();
+    // A place is free again; each of the hundred would take a fifth of a second if they were told one after the other.
+    while start.elapsed() < PATIENCE {
+        let mut stream = server.tcp();
+        stream.write_all(b"{\"type\":\"ping\",\"id\":\"1\"}\n").unwrap();
+        let mut said = [0; 12];
+        if stream.read_exact(&mut said).is_ok() && &said == b"{\"type\":\"pon" {
+            assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+            drop(refused);
+            return;
+        }
+    }
+    panic!("no place is free");
+}
+
+#[test]
 fn a_signal_ends_every_session_and_each_agent_hears_of_its_processes() {
     let (_folder, address) = unix_address();
     let server = Server::start(&address, &[]);

@@ -87,12 +87,13 @@ fn line_of(value: &impl Serialize) -> Vec<u8> {
 }
 
 enum Message {
-    Line(Vec<u8>),
+    /// A line, and how many entries before it found no room.
+    Line(Vec<u8>, u64),
     /// All that came before is written, if it could be: say so.
     Flush(Sender<()>),
 }
 
-/// The bytes that wait to be written, and the entries that never will be.
+/// The bytes that wait to be written, and the entries that found no room since the last that did.
 #[derive(Default)]
 struct Counts {
     waiting: AtomicUsize,
@@ -140,6 +141,7 @@ pub fn open(file: &Path, rotation: Rotation, log: Log) -> Result<(Audit, Flush),
         log,
         writing: Trouble::new(&name, "cannot be written, and entries are lost", "is written again"),
         rotating: Trouble::new(&name, "cannot be rotated, and grows", "is rotated again"),
+        missing: 0,
     };
     thread::Builder::new()
         .name("audit".into())
@@ -150,9 +152,12 @@ pub fn open(file: &Path, rotation: Rotation, log: Log) -> Result<(Audit, Flush),
         let line = line_of(&Record::from(entry));
         let length = line.len();
         let is_full = counts.waiting.fetch_add(length, Ordering::Relaxed) + length > WAITING;
-        if is_full || messages.send(Message::Line(line)).is_err() {
+        if is_full {
             counts.waiting.fetch_sub(length, Ordering::Relaxed);
             counts.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            // The thread ends with the program.
+            let _ = messages.send(Message::Line(line, counts.lost.swap(0, Ordering::Relaxed)));
         }
     });
     Ok((audit, flush))
@@ -179,19 +184,23 @@ struct Writer {
     log: Log,
     writing: Trouble,
     rotating: Trouble,
+    /// Entries that are missing since the last line that was written.
+    missing: u64,
 }
 
 impl Writer {
     fn run(mut self, messages: &Receiver<Message>) {
         for message in messages {
             match message {
-                Message::Line(line) => {
+                Message::Line(line, lost) => {
+                    self.missing += lost;
                     if !(self.tell_lost() && self.write(&line)) {
-                        self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                        self.missing += 1;
                     }
                     self.counts.waiting.fetch_sub(line.len(), Ordering::Relaxed);
                 }
                 Message::Flush(written) => {
+                    self.missing += self.counts.lost.swap(0, Ordering::Relaxed);
                     self.tell_lost();
                     let _ = written.send(());
                 }
@@ -201,13 +210,13 @@ impl Writer {
 
     /// Says how many entries are missing, if any are. False if that cannot be written.
     fn tell_lost(&mut self) -> bool {
-        let count = self.counts.lost.swap(0, Ordering::Relaxed);
+        let count = self.missing;
         if count == 0 {
             return true;
         }
         let told = self.write(&line_of(&Lost { ts: timestamp(SystemTime::now()), kind: "audit/lost", count }));
-        if !told {
-            self.counts.lost.fetch_add(count, Ordering::Relaxed);
+        if told {
+            self.missing = 0;
         }
         told
     }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::listening::HANDSHAKE_WITHIN;
 use super::settings::{
-    AUDIT_KEEP, AUDIT_MAX_BYTES, Settings, Words, at_least_one, audit_keep, inherit_env, max_line_bytes, span,
+    AUDIT_KEEP, AUDIT_MAX_BYTES, Settings, Words, at_least_one, audit_keep, inherit_env, max_line_bytes, positive_span,
+    span,
 };
 
 /// One key: its spellings, ours first, what it sets, what that means, and what holds if it is not given.
@@ -71,7 +72,7 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         names: &["resume"],
-        set: |s, text| fill_in_checked(&mut s.listening.resume, text, span),
+        set: |s, text| fill_in_checked(&mut s.listening.resume, text, positive_span),
         meaning: "seconds that an HTTP agent may be without a stream before its session ends",
         default: |d| json!(d.listen.resume.as_secs()),
     },

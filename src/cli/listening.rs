@@ -8,7 +8,7 @@ use a2e_proc::transport::{Address, ListenOptions};
 use clap::Args;
 
 use super::Complaint;
-use super::settings::{SPAN, WHOLE, at_least_one, span};
+use super::settings::{SPAN, WHOLE, at_least_one, positive_span, span};
 
 /// Every setting; `None` where nothing was said.
 #[derive(Args, Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub struct Listening {
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = |text: &str| text.parse().map_err(|_| SPAN.into()).and_then(span))]
     pub handshake_within: Option<f64>,
     /// HTTP: seconds that an agent may be without a stream before its session ends [default: 60]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = |text: &str| text.parse().map_err(|_| SPAN.into()).and_then(span))]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = |text: &str| text.parse().map_err(|_| SPAN.into()).and_then(positive_span))]
     pub resume: Option<f64>,
     /// HTTP: a name by which requests may call this host, beside localhost and numbers; repeatable
     #[arg(long = "http-host", value_name = "NAME")]
@@ -44,6 +44,8 @@ impl Listening {
     /// Where to listen, and how, if that was said. What it means for a session is put into `options`.
     pub fn resolve(self, options: &mut Options) -> Result<Option<(Address, ListenOptions)>, Complaint> {
         let Some(address) = self.listen else { return Ok(None) };
+        // What is checked is what is listened at: a name may stand for something else the next time it is asked for.
+        let address = address.resolved().map_err(|e| Complaint::usage(format!("listen: {address}: {e}")))?;
         check_reach(&address, self.public, options.auth_token.is_some())?;
         options.handshake_within = Some(self.handshake_within.map_or(HANDSHAKE_WITHIN, Duration::from_secs_f64));
         let default = ListenOptions::default();

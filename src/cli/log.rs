@@ -4,7 +4,6 @@
 //! find no room are dropped, and counted.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,7 +26,8 @@ fn one_line(words: &str) -> String {
 }
 
 enum Message {
-    Line(String),
+    /// A line, and how many before it found no room.
+    Line(String, u64),
     /// All that came before is written: say so.
     Flush(Sender<()>),
 }
@@ -50,19 +50,17 @@ impl Drop for Flush {
 /// A log on standard error. The thread ends with the program, or when the last copy of the log is dropped.
 pub fn to_stderr(level: Level) -> Result<(Log, Flush), Complaint> {
     let (lines, waiting) = bounded::<Message>(WAITING);
-    let lost = Arc::new(AtomicU64::new(0));
-    let lost_before = Arc::clone(&lost);
+    let lost = AtomicU64::new(0);
     let write = move || {
         let mut stderr = std::io::stderr();
         for message in waiting {
-            let line = match message {
-                Message::Line(line) => line,
+            let (line, lost) = match message {
+                Message::Line(line, lost) => (line, lost),
                 Message::Flush(written) => {
                     let _ = written.send(());
                     continue;
                 }
             };
-            let lost = lost_before.swap(0, Ordering::Relaxed);
             let gap =
                 if lost > 0 { format!("a2e-proc: {lost} lines of the log were lost here\n") } else { String::new() };
             if stderr.write_all(format!("{gap}{line}\n").as_bytes()).is_err() {
@@ -83,8 +81,9 @@ pub fn to_stderr(level: Level) -> Result<(Log, Flush), Complaint> {
             Level::Debug => "debug",
         };
         let line = one_line(&format!("a2e-proc {now:.3} {level}: {words}"));
-        if lines.try_send(Message::Line(line)).is_err() {
-            lost.fetch_add(1, Ordering::Relaxed);
+        let before = lost.swap(0, Ordering::Relaxed);
+        if lines.try_send(Message::Line(line, before)).is_err() {
+            lost.fetch_add(before + 1, Ordering::Relaxed);
         }
     });
     Ok((log, flush))

@@ -123,16 +123,16 @@ impl Complaint {
 
 /// Runs what the command line asks for.
 pub fn main() -> ExitCode {
-    startup::prepare();
+    let ignored = startup::prepare();
     let outcome = match Arguments::parse().command {
-        Command::Serve { settings, listening } => serve::serve(Settings { listening, ..settings }),
+        Command::Serve { settings, listening } => serve::serve(Settings { listening, ..settings }, &ignored),
         Command::Config { action } => config::config(action),
         #[cfg(feature = "conform")]
         Command::Conform { options } => crate::conform::run(&options).map_err(|fault| match fault {
             crate::conform::Fault::Usage(text) => Complaint::usage(text),
             crate::conform::Fault::Harness(text) => Complaint { text, code: 3 },
         }),
-        Command::Run { settings, trace, command } => run::run(settings, trace, command),
+        Command::Run { settings, trace, command } => run::run(settings, trace, command, &ignored),
     };
     match outcome {
         Ok(code) => code.into(),

@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
+
 /// When a file is rotated.
 #[derive(Clone, Copy)]
 pub struct Rotation {
@@ -69,7 +71,8 @@ impl RotatingFile {
         let there = file.metadata()?;
         self.identity = identity(&there);
         self.file = Some(file);
-        self.torn = false;
+        // Another run, or another host, may have been cut off in the middle of a line.
+        self.torn = there.is_file() && ends_torn(&self.path, there.len());
         Ok(there)
     }
 
@@ -80,15 +83,27 @@ impl RotatingFile {
         max_bytes > 0 && keep > 0 && there.is_file() && length > 0 && length + line.len() as u64 >= max_bytes
     }
 
+    /// The file gives up its name first: if that cannot be done, the old ones stay where they are, however often it is tried.
     fn rotate(&mut self) -> io::Result<()> {
+        let aside = self.numbered(0);
+        fs::rename(&self.path, &aside)?;
+        let moved = self.shift().and_then(|()| fs::rename(&aside, self.numbered(1)));
+        if moved.is_err() {
+            // If this fails too, the file is looked for with the next line, and begun anew.
+            let _ = fs::rename(&aside, &self.path);
+        }
+        moved.and_then(|()| self.reopen().map(drop))
+    }
+
+    /// FILE.1 becomes FILE.2, and so on.
+    fn shift(&self) -> io::Result<()> {
         for number in (1..self.rotation.keep).rev() {
             match fs::rename(self.numbered(number), self.numbered(number + 1)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}
             }
         }
-        fs::rename(&self.path, self.numbered(1))?;
-        self.reopen().map(drop)
+        Ok(())
     }
 
     fn numbered(&self, number: u32) -> PathBuf {
@@ -123,12 +138,29 @@ fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Whether [`RotatingFile::open`] would take this file. One that is not there is made and taken away again: nothing else tells.
+/// Whether a file of this length ends in the middle of a line. One that cannot be read is taken to be whole.
+fn ends_torn(path: &Path, length: u64) -> bool {
+    use std::os::unix::fs::FileExt;
+    let mut last = [b'\n'];
+    let read = |file: File| file.read_exact_at(&mut last, length.saturating_sub(1));
+    length > 0 && File::open(path).and_then(read).is_ok() && last != [b'\n']
+}
+
+/// Whether [`RotatingFile::open`] would take this file. Nothing is made or changed for that.
 pub fn probe(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         // To open a pipe could wait for its other end.
         Ok(there) if there.is_file() || there.is_dir() => open_file(path).map(drop),
         Ok(_) => Ok(()),
-        Err(_) => open_file(path).and_then(|_| fs::remove_file(path)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            // A link to a file that is not there yet is followed when the file is opened.
+            let target = fs::read_link(path).map_or_else(|_| path.to_owned(), |to| path.with_file_name(to));
+            let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if !fs::metadata(folder)?.is_dir() {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+            Ok(access(folder, AccessFlags::W_OK | AccessFlags::X_OK)?)
+        }
+        Err(e) => Err(e),
     }
 }

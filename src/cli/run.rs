@@ -28,13 +28,13 @@ const NOT_FOUND: u8 = 127;
 /// What a shell reports of a program that wrote to a closed pipe.
 const BROKEN_PIPE: u8 = 128 + 13;
 
-/// Runs `command` and returns the code to exit with.
-pub fn run(mut settings: Settings, trace: bool, command: Vec<String>) -> Outcome {
+/// Runs `command` and returns the code to exit with. Signals that are `ignored` are not passed on.
+pub fn run(mut settings: Settings, trace: bool, command: Vec<String>, ignored: &[i32]) -> Outcome {
     if settings.allowed_commands.replace(vec![command[0].clone()]).is_some() {
         return Err(Complaint::usage("run allows the command on its line and no other: leave --allow out"));
     }
     let Resolved { config, options, flush: _flush, .. } = settings.resolve()?;
-    let signals = end_signals().map_err(host_failed)?;
+    let signals = end_signals(ignored).map_err(host_failed)?;
     let (for_host, for_client) = Connection::pair().map_err(host_failed)?;
     let auth_token = options.auth_token.clone();
     // In JSON a byte takes at most six, and the rest of a request is short.

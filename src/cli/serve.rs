@@ -11,11 +11,14 @@ use a2e_proc::transport::{Connection, Listener};
 use super::settings::{Resolved, Settings};
 use super::{Complaint, Outcome};
 
-/// Serves until the session ends.
-pub fn serve(settings: Settings) -> Outcome {
+/// Serves until the session ends, or a signal comes; one that listens leaves those alone that it was started to ignore.
+pub fn serve(settings: Settings, ignored: &[i32]) -> Outcome {
     let Resolved { config, options, listen, flush: _flush } = settings.resolve()?;
     let failure = |doing: &str, e: std::io::Error| Complaint::failure(format!("could not {doing}: {e}"));
-    let stop = end_signals().map_err(|e| failure("catch signals", e))?;
+    // On standard streams any of them means that whoever started this host is done with it (R8). One that listens may be meant to
+    // outlive that, and says so as with every program, by `nohup`.
+    let ignored = if listen.is_some() { ignored } else { &[] };
+    let stop = end_signals(ignored).map_err(|e| failure("catch signals", e))?;
     let host = Host::new(config).map_err(|e| Complaint::no_host(&e, 1))?;
     if let Some((address, listening)) = listen {
         let listener = Listener::bind(&address, &listening).map_err(|e| failure(&format!("listen at {address}"), e))?;

@@ -166,7 +166,8 @@ impl Settings {
 
     /// Whether they can be resolved; no file is left that was not there.
     pub fn check(self) -> Result<(), Complaint> {
-        self.resolve_for(true).map(drop)
+        let resolved = self.resolve_for(true)?;
+        resolved.config.check().map_err(|e| Complaint::no_host(&e, 1))
     }
 
     fn resolve_for(mut self, only_to_check: bool) -> Result<Resolved, Complaint> {
@@ -238,6 +239,11 @@ pub const SPAN: &str = "must be a number of seconds, 0 or more";
 /// Checks a number of processes or sessions.
 pub fn at_least_one(count: usize) -> Result<usize, String> {
     if count > 0 { Ok(count) } else { Err("must be at least 1".into()) }
+}
+
+/// Checks a number of seconds within which somebody is to come back.
+pub fn positive_span(seconds: f64) -> Result<f64, String> {
+    if span(seconds)? > 0.0 { Ok(seconds) } else { Err("must be more than 0".into()) }
 }
 
 /// Checks a number of old files: each is renamed when the next one comes.

@@ -19,8 +19,9 @@ const SET_TUNABLES: &str = "A2E_PROC_SET_TUNABLES";
 /// Signals whose ignoring a library may not touch, or that std takes care of itself: ILL, FPE, KILL, SEGV, PIPE, STOP.
 const LEFT_ALONE: [i32; 6] = [4, 8, 9, 11, 13, 19];
 
-/// Makes children start as R14 says.
-pub fn prepare() {
+/// Makes children start as R14 says. Returns the signals that this program was told to ignore: it still does, since what is
+/// caught in their place is looked at by nobody.
+pub fn prepare() -> Vec<i32> {
     save_address_space();
     // A shell's redirections, a parent's sockets: ours are opened close-on-exec anyway.
     close_fds::set_fds_cloexec(3, &[]);
@@ -28,11 +29,13 @@ pub fn prepare() {
     let _ = SigSet::all().thread_unblock();
     // So does ignoring (of SIGINT, say, in a shell's background job), but not catching: the child of a program that catches a
     // signal has it at its default. What a caught signal sets is looked at by nobody.
-    for signal in ignored_signals().filter(|signal| !LEFT_ALONE.contains(signal)) {
+    let ignored: Vec<i32> = ignored_signals().collect();
+    for &signal in ignored.iter().filter(|signal| !LEFT_ALONE.contains(signal)) {
         let nobody_looks = Arc::new(AtomicBool::new(false));
         // The few that the system keeps for itself refuse.
         let _ = signal_hook::flag::register(signal, nobody_looks);
     }
+    ignored
 }
 
 /// Where address space is limited (`ulimit -v`), starts this program again so that it uses little of it: otherwise a handful

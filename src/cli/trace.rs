@@ -18,13 +18,19 @@ pub enum Way {
 #[derive(Clone)]
 pub struct Trace {
     on: bool,
+    /// As it stands in a line.
     secret: Option<Secret>,
 }
 
 impl Trace {
     /// Shows lines if it is on, but never `secret`.
     pub fn new(on: bool, secret: Option<Secret>) -> Self {
-        Self { on, secret }
+        // Without its quotes, since it may be a part of a longer text.
+        let in_json = |secret: Secret| {
+            let text = serde_json::Value::from(secret.reveal()).to_string();
+            Secret::new(text[1..text.len() - 1].to_owned())
+        };
+        Self { on, secret: secret.map(in_json) }
     }
 
     /// Shows one line, given without its newline.

@@ -2,6 +2,7 @@
 //! server-sent events (`conformance/README.md`, Over a socket or HTTP). `connect` opens it, `lines` drives it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,6 +12,10 @@ use super::lines::LONGEST;
 /// The longest head of an answer, in bytes, and how many header fields it may have.
 const HEAD: u64 = 64 * 1024;
 const FIELDS: usize = 64;
+
+/// How long a host may take to answer a request. Long, since one that is busy with earlier messages may keep one waiting; but a
+/// host that never answers must not keep the run from its end.
+const ANSWERS: Duration = Duration::from_secs(30);
 
 /// A connection for requests, one after the other.
 struct Wire {
@@ -47,6 +52,7 @@ pub struct Session {
 /// # Errors
 /// What the host answered instead.
 pub fn open(address: &Address, socket: Socket) -> Result<(Session, impl FnMut() -> Option<Vec<u8>> + use<>), String> {
+    socket.set_read_timeout(Some(ANSWERS)).map_err(|e| format!("POST /session: {e}"))?;
     let mut wire = Wire { address: address.clone(), socket: Some(BufReader::new(socket)) };
     let (status, body) = wire.request("POST", "/session", None, b"").map_err(|e| format!("POST /session: {e}"))?;
     let id = serde_json::from_slice(&body).ok().and_then(|body: Value| Some(body["session_id"].as_str()?.to_owned()));
@@ -54,15 +60,28 @@ pub fn open(address: &Address, socket: Socket) -> Result<(Session, impl FnMut() 
         (200, Some(id)) if id.bytes().all(|byte| byte.is_ascii_graphic()) => id,
         _ => return Err(format!("POST /session was answered {}", shown(status, &body))),
     };
-    let mut stream = BufReader::new(address.dial().map_err(|e| format!("GET /stream: {e}"))?);
-    write_request(stream.get_mut(), address, "GET", "/stream", Some(&id), b"")
-        .map_err(|e| format!("GET /stream: {e}"))?;
-    let head = read_head(&mut stream).map_err(|e| format!("GET /stream: {e}"))?;
+    let (mut stream, head) = open_stream(address, &id).map_err(|e| format!("GET /stream: {e}"))?;
     if head.status != 200 || !head.content_type.starts_with("text/event-stream") {
         return Err(format!("GET /stream was answered {} {:?}", head.status, head.content_type));
     }
+    // Events may take their time.
+    stream.get_mut().set_read_timeout(None).map_err(|e| format!("GET /stream: {e}"))?;
     let body = Body { from: stream, framing: head.framing };
     Ok((Session { wire, id }, events_of(BufReader::with_capacity(64 * 1024, body))))
+}
+
+fn open_stream(address: &Address, id: &str) -> io::Result<(BufReader<Socket>, Head)> {
+    let mut stream = BufReader::new(dial(address)?);
+    write_request(stream.get_mut(), address, "GET", "/stream", Some(id), b"")?;
+    let head = read_head(&mut stream)?;
+    Ok((stream, head))
+}
+
+/// Connects, and does not wait without end for what is read.
+fn dial(address: &Address) -> io::Result<Socket> {
+    let socket = address.dial()?;
+    socket.set_read_timeout(Some(ANSWERS))?;
+    Ok(socket)
 }
 
 impl Session {
@@ -101,7 +120,7 @@ impl Wire {
     fn request(&mut self, method: &str, path: &str, session: Option<&str>, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         let mut socket = match self.socket.take() {
             Some(socket) => socket,
-            None => BufReader::new(self.address.dial()?),
+            None => BufReader::new(dial(&self.address)?),
         };
         write_request(socket.get_mut(), &self.address, method, path, session, body)?;
         let head = read_head(&mut socket)?;

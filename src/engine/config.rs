@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::policy::Policy;
+use crate::model::Failure;
+
 /// Which of the host's own variables a child inherits (R14).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InheritEnv {
@@ -90,6 +93,17 @@ pub const DENIED_ENV: [&str; 30] = [
     "RUBYLIB",
     "RUBYOPT",
 ];
+
+impl Config {
+    /// Whether a [`Host`](super::Host) could be had with this: launchers are looked up, and tried if they are to cut commands
+    /// off the network.
+    ///
+    /// # Errors
+    /// Those of [`Host::new`](super::Host::new) that come of the configuration.
+    pub fn check(&self) -> Result<(), Failure> {
+        Policy::new(self).map(drop)
+    }
+}
 
 impl Default for Config {
     fn default() -> Self {

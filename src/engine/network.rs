@@ -1,7 +1,8 @@
 //! Which launcher cuts commands off the network on this host. The policy asks once, when the host starts.
 
 use std::ffi::OsStr;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use super::wrap::{Launcher, unfit};
 use crate::model::Failure;
@@ -25,6 +26,9 @@ const WAYS: [&[&str]; 2] = [
         "--",
     ],
 ];
+
+/// How long a launcher may take to start `true` and end.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first launcher on `path` behind which `true` runs.
 ///
@@ -50,14 +54,14 @@ fn try_way(words: &[&str], path: &OsStr) -> Result<Launcher, String> {
     let name = words[0];
     let find = |name| os::find_program(name, path).ok_or_else(|| format!("{name} is not on the host's PATH"));
     let (program, nothing) = (find(name)?, find("true")?);
-    let probe = Command::new(&program).args(&words[1..]).arg(nothing).stdin(Stdio::null()).output();
-    let output = probe.map_err(|e| format!("{name} does not start: {e}"))?;
-    if output.status.success() {
+    let mut probe = Command::new(&program);
+    probe.args(&words[1..]).arg(nothing);
+    let (status, said) = os::try_out(probe, PATIENCE).map_err(|e| format!("{name} does not start: {e}"))?;
+    if status.success() {
         return Ok(Launcher::by_file(program, words.iter().map(ToString::to_string).collect()));
     }
-    let said = String::from_utf8_lossy(&output.stderr);
     Err(match said.lines().next() {
         Some(line) => format!("{name} fails: {line}"),
-        None => format!("{name} fails: {}", output.status),
+        None => format!("{name} fails: {status}"),
     })
 }

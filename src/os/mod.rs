@@ -1,15 +1,17 @@
 //! The operating system, behind one small API. Floor 1: the engine and the transports call it; it calls nobody.
 //!
-//! `unix` holds the system calls on processes and descriptors, `socket` those on what listens, `group` asks who is left in a group, `signals` catches those to
-//! the host itself, and `watchdog` survives it.
+//! `unix` holds the system calls on processes and descriptors, `socket` those on what listens, `group` asks who is left in a
+//! group, `probe` tries a program out, `signals` catches those to the host itself, and `watchdog` survives it.
 
 mod group;
+mod probe;
 pub mod signals;
 mod socket;
 mod unix;
 mod watchdog;
 
 pub use group::has_live_members;
+pub use probe::try_out;
 pub use socket::{SocketFile, keep_alive, listen_unix};
 pub use unix::{
     Child, Leader, Plan, check_directory, find_program, is_hung_up, pending_bytes, spawn, wait_exit_noreap,

@@ -34,14 +34,16 @@ pub enum EndSignal {
     Terminate,
 }
 
-/// Catches SIGTERM, SIGINT and SIGHUP from now on, for the rest of the program's life.
+/// Catches SIGTERM from now on, for the rest of the program's life, and those of SIGINT and SIGHUP that `ignored` does not
+/// hold: the signals that this program was started to ignore, as `nohup` and a shell's background jobs have it.
 ///
 /// The thread `signals` waits for them; it ends with the program, or at the first signal after the receiver is dropped.
 ///
 /// # Errors
 /// When the handlers cannot be set or the thread cannot be started.
-pub fn end_signals() -> io::Result<Receiver<EndSignal>> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+pub fn end_signals(ignored: &[i32]) -> io::Result<Receiver<EndSignal>> {
+    let caught = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| *signal == SIGTERM || !ignored.contains(signal));
+    let mut signals = Signals::new(caught)?;
     let (sender, receiver) = bounded(16);
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {

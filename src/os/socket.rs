@@ -2,15 +2,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::net::sockopt;
-use rustix::process::umask;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
+};
 
 /// A socket file that goes when this is dropped, if it is still the one that was made.
 pub struct SocketFile {
@@ -27,34 +29,68 @@ pub struct SocketFile {
 ///
 /// So whoever looks holds a lock on the folder until it listens.
 ///
+/// The file has its mode before anybody can connect to it: until a socket listens, the system refuses.
+///
 /// # Errors
-/// When somebody listens there, something else than a socket is there, or the system refuses.
+/// When somebody listens there, something else than a socket is there, another program keeps the folder locked, or the
+/// system refuses.
 pub fn listen_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let _lock = {
-        let folder = File::open(folder)?;
-        flock(&folder, FlockOperation::LockExclusive)?;
-        folder
-    };
+    let _lock = lock(folder)?;
     match std::fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(e),
         Ok(meta) if !meta.file_type().is_socket() => {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"));
         }
-        Ok(_) => match UnixStream::connect(path) {
-            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
-            Err(e) => return Err(e),
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")),
+        Ok(_) => match try_connect(path) {
+            Err(Errno::CONNREFUSED) => std::fs::remove_file(path)?,
+            // One that is too busy to accept listens too.
+            Ok(()) | Err(Errno::AGAIN) => {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there"));
+            }
+            Err(e) => return Err(e.into()),
         },
     }
-    // The mode of a socket file is what the mask leaves of it, from its first moment on.
-    let before = umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let listener = UnixListener::bind(path);
-    umask(before);
-    let listener = listener?;
+    let socket = new_socket(SocketFlags::CLOEXEC)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
     let meta = std::fs::symlink_metadata(path)?;
-    Ok((listener, SocketFile { path: path.into(), identity: (meta.dev(), meta.ino()) }))
+    let file = SocketFile { path: path.into(), identity: (meta.dev(), meta.ino()) };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listen(&socket, BACKLOG)?;
+    Ok((UnixListener::from(socket), file))
+}
+
+/// Agents that may wait to be accepted; the system has a bound of its own.
+const BACKLOG: i32 = 128;
+
+/// How long another program may keep the folder locked. A host that begins to listen needs a moment.
+const LOCKED: Duration = Duration::from_secs(2);
+
+/// Anybody who can see the folder can lock it, so it is not waited for without end.
+fn lock(folder: &Path) -> io::Result<File> {
+    let file = File::open(folder)?;
+    let start = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::AGAIN) if start.elapsed() < LOCKED => std::thread::sleep(Duration::from_millis(10)),
+            Err(Errno::AGAIN) => {
+                let words = format!("another program keeps {} locked (flock)", folder.display());
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, words));
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Connects as far as that takes no waiting: one that does not accept must not hold this up.
+fn try_connect(path: &Path) -> Result<(), Errno> {
+    connect(new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?, &SocketAddrUnix::new(path)?)
+}
+
+fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
 impl Drop for SocketFile {
@@ -67,7 +103,9 @@ impl Drop for SocketFile {
     }
 }
 
-/// Ends a TCP connection whose other side does not answer the system any more, after about a minute of silence.
+/// Ends a TCP connection whose other side does not answer the system any more, after about a minute of silence; if something
+/// has been written that is not acknowledged, when the system gives up (`tcp_retries2`). `TCP_USER_TIMEOUT` would be quicker
+/// there, but ends the connection of an agent that lives and does not read, too, which it may (R18).
 ///
 /// # Errors
 /// When the system refuses the option.
@@ -76,8 +114,52 @@ pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {
     sockopt::set_tcp_keepidle(&socket, Duration::from_secs(30))?;
     sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(10))?;
     sockopt::set_tcp_keepcnt(&socket, 3)?;
-    // The same for what has been written and is not acknowledged.
-    #[cfg(target_os = "linux")]
-    sockopt::set_tcp_user_timeout(&socket, 60_000)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_agent_that_does_not_read_is_no_agent_that_has_gone() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        keep_alive(&socket).unwrap();
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_others_keep_locked_is_an_error_in_bounded_time() {
+        let folder = std::env::temp_dir().join(format!("a2e-proc-locked-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let held = lock(&folder).unwrap();
+        let error = listen_unix(&folder.join("s")).err().unwrap();
+        assert!(error.to_string().contains("locked"), "{error}");
+        drop(held);
+        let (_listener, file) = listen_unix(&folder.join("s")).unwrap();
+        assert_eq!(std::fs::metadata(folder.join("s")).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(file);
+        std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn one_who_listens_and_does_not_accept_is_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("a2e-proc-busy-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("s");
+        let (listener, file) = listen_unix(&path).unwrap();
+        let waiting: Vec<_> = std::iter::repeat_with(|| {
+            let socket = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).unwrap();
+            connect(&socket, &SocketAddrUnix::new(&path).unwrap()).map(|()| socket)
+        })
+        .map_while(Result::ok)
+        .collect();
+        assert!(!waiting.is_empty());
+        assert_eq!(listen_unix(&path).err().unwrap().kind(), io::ErrorKind::AddrInUse);
+        drop((listener, file));
+        std::fs::remove_dir(&folder).unwrap();
+    }
 }

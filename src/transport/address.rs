@@ -29,6 +29,19 @@ impl Address {
         }
     }
 
+    /// The same by number: of a name that stands for several, the first.
+    ///
+    /// # Errors
+    /// When a name cannot be resolved, or stands for nothing.
+    pub fn resolved(&self) -> io::Result<Self> {
+        let found = self.resolve()?;
+        match (self, found.first()) {
+            (Self::Unix(_), _) => Ok(self.clone()),
+            (_, Some(first)) => Ok(self.with(*first)),
+            (_, None) => Err(io::Error::new(io::ErrorKind::NotFound, "the name stands for no address")),
+        }
+    }
+
     /// Whether only programs of this machine can reach it.
     ///
     /// # Errors

@@ -7,6 +7,8 @@ use std::io::{self, PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+#[cfg(feature = "http")]
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -70,7 +72,7 @@ pub struct Listener {
     address: Address,
     arrivals: Receiver<Arrival>,
     #[cfg(feature = "http")]
-    http: Option<super::http::Server>,
+    http: Option<(super::http::Server, Arc<()>)>,
     /// Closing it ends the thread.
     _wake: PipeWriter,
     _file: Option<SocketFile>,
@@ -107,9 +109,10 @@ impl Listener {
             #[cfg(feature = "http")]
             Address::Http(_) => {
                 let (listener, bound) = listen_tcp(address)?;
-                let server = super::http::Server::new(options, acceptor.sender, acceptor.places);
+                let alive = Arc::new(());
+                let server = super::http::Server::new(options, acceptor.sender, acceptor.places, &alive);
                 server.start(listener, acceptor.woken)?;
-                Ok(Self { http: Some(server), ..unbound(address.with(bound)) })
+                Ok(Self { http: Some((server, alive)), ..unbound(address.with(bound)) })
             }
             #[cfg(not(feature = "http"))]
             Address::Http(_) => Err(io::Error::other("this program was built without the feature \"http\"")),
@@ -130,7 +133,7 @@ impl Listener {
     /// keeps anything back.
     pub fn drain(&self, time: Duration) {
         #[cfg(feature = "http")]
-        if let Some(http) = &self.http {
+        if let Some((http, _)) = &self.http {
             http.drain(time);
         }
         #[cfg(not(feature = "http"))]

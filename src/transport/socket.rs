@@ -1,4 +1,4 @@
-//! Sockets as connections. A browser that is led to send requests to a local port sends HTTP, which is not let in.
+//! Sockets as connections. A browser that is led to send requests to a local port sends HTTP or TLS, which are not let in.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -73,7 +73,7 @@ impl Connection {
         Self::socket(stream, None)
     }
 
-    /// A connected TCP socket. If what comes in is HTTP, it is at its end at once.
+    /// A connected TCP socket. If what comes in is HTTP or TLS, it is at its end at once.
     ///
     /// # Errors
     /// When the system gives no descriptors, or refuses an option.
@@ -112,8 +112,8 @@ impl<S: Socket> Close for Closing<S> {
 const METHODS: [&[u8]; 9] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"CONNECT "];
 
-/// An input that ends at once if it begins as HTTP does: no web page can make a browser send anything else, and what one can
-/// make it send after the head could be requests.
+/// An input that ends at once if it begins as HTTP does, or TLS: a web page can make a browser send either to a local port,
+/// and what follows their first bytes could be requests. (A TLS handshake holds bytes that the page's own server has chosen.)
 struct NotHttp<S> {
     stream: S,
     seen: Vec<u8>,
@@ -124,8 +124,14 @@ struct NotHttp<S> {
 
 enum Seen {
     Begin,
-    Http,
+    /// What a browser sends.
+    Foreign,
     Other,
+}
+
+/// Whether it is the first byte of a binary protocol, TLS among them, and of no JSON.
+fn is_binary(byte: u8) -> bool {
+    byte.is_ascii_control() && !byte.is_ascii_whitespace()
 }
 
 impl<S: Read> Read for NotHttp<S> {
@@ -135,15 +141,16 @@ impl<S: Read> Read for NotHttp<S> {
             let count = self.stream.read(&mut some)?;
             self.seen.extend_from_slice(&some[..count]);
             let may_become = |method: &&[u8]| method.starts_with(&self.seen);
-            self.state = if METHODS.iter().any(|method| self.seen.starts_with(method)) {
-                Seen::Http
+            let is_http = METHODS.iter().any(|method| self.seen.starts_with(method));
+            self.state = if is_http || self.seen.first().is_some_and(|first| is_binary(*first)) {
+                Seen::Foreign
             } else if count > 0 && METHODS.iter().any(may_become) {
                 Seen::Begin
             } else {
                 Seen::Other
             };
         }
-        if matches!(self.state, Seen::Http) {
+        if matches!(self.state, Seen::Foreign) {
             return Ok(0);
         }
         let mut rest = &self.seen[self.passed..];
@@ -178,8 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn http_is_not_let_in_however_it_is_cut() {
-        for http in ["GET / HTTP/1.1\r\n\r\n{}", "POST /x\n{\"type\":\"ping\"}\n", "OPTIONS *", "CONNECT a:1"] {
+    fn http_and_tls_are_not_let_in_however_they_are_cut() {
+        let tls = "\u{16}\u{3}\u{1}\n{\"type\":\"ping\"}\n";
+        for http in ["GET / HTTP/1.1\r\n\r\n{}", "POST /x\n{\"type\":\"ping\"}\n", "OPTIONS *", "CONNECT a:1", tls] {
             assert_eq!(read_all(http.as_bytes()), "");
             assert_eq!(read_all(Drip(http.as_bytes())), "");
         }

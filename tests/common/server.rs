@@ -234,3 +234,25 @@ impl Events {
         let _ = self.stream.get_ref().stream.get_ref().shutdown(Shutdown::Both);
     }
 }
+
+/// A host that speaks HTTP at a port of its own.
+pub fn http(flags: &[&str]) -> Server {
+    Server::start("http:127.0.0.1:0", flags)
+}
+
+/// Opens a session with a stream.
+pub fn http_agent(server: &Server) -> (String, Events) {
+    let session = open_session(server);
+    let events = Events::open(server, &session, "");
+    (session, events)
+}
+
+/// A request for a process.
+pub fn spawn(cmd: &[&str]) -> Value {
+    json!({"type": "proc/spawn/req", "id": "spawn", "version": "1.0", "ts": 1.0, "cmd": cmd})
+}
+
+/// Whether it is a terminal event.
+pub fn is_end(message: &Value) -> bool {
+    message["type"] == "proc/read/event" && super::is_terminal(message)
+}

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use super::{Ended, Options, serve};
 use crate::engine::Host;
 use crate::log::Level;
-use crate::transport::{Arrival, Connection, Listener};
+use crate::transport::{Arrival, Connection, Listener, Refused};
 use crate::wire::code::ErrorCode;
 use crate::wire::message::{ErrorMessage, encode};
 
@@ -24,13 +24,14 @@ const LAST_READ: Duration = Duration::from_secs(1);
 /// nothing.
 pub fn serve_all<T>(host: &Host, listener: &Listener, options: &Options, stop: &Receiver<T>) {
     let (ended, ends) = unbounded();
-    let mut sessions = Sessions { host, options, open: HashMap::new(), count: 0, ended };
+    let refusals = Refusals::default();
+    let mut sessions = Sessions { host, options, open: HashMap::new(), count: 0, ended, refusals };
     let mut stop = stop.clone();
     loop {
         select! {
             recv(listener.arrivals()) -> arrival => match arrival {
                 Ok(Arrival::Accepted(connection)) => sessions.open(connection),
-                Ok(Arrival::Refused(agent)) => agent.say(&sessions.no_place()),
+                Ok(Arrival::Refused(agent)) => sessions.refuse(agent),
                 // The listener's thread ends with the listener, which is here; so it has panicked.
                 Err(_) => break,
             },
@@ -43,6 +44,7 @@ pub fn serve_all<T>(host: &Host, listener: &Listener, options: &Options, stop: &
     }
     sessions.end_all();
     listener.drain(LAST_READ);
+    sessions.refusals.end();
 }
 
 /// The sessions that are being served. Owned by the thread that calls [`serve_all`].
@@ -52,6 +54,44 @@ struct Sessions<'a> {
     open: HashMap<u64, Open>,
     count: u64,
     ended: Sender<u64>,
+    refusals: Refusals,
+}
+
+/// Agents for which there is no place, told so on a thread of its own: one that does not read must not keep others waiting.
+#[derive(Default)]
+struct Refusals(Option<Teller>);
+
+struct Teller {
+    queue: Sender<(Refused, Vec<u8>)>,
+    thread: JoinHandle<()>,
+}
+
+/// Agents that may wait to be told. Past that they are sent away without a word.
+const MAX_REFUSALS: usize = 4;
+
+impl Refusals {
+    /// Has `line` said to `agent`. The thread starts with the first.
+    fn say(&mut self, agent: Refused, line: Vec<u8>) -> io::Result<()> {
+        let teller = match &self.0 {
+            Some(teller) => teller,
+            None => {
+                let (queue, waiting) = bounded::<(Refused, Vec<u8>)>(MAX_REFUSALS);
+                let tell = move || waiting.into_iter().for_each(|(agent, line)| agent.say(&line));
+                let thread = thread::Builder::new().name("refuse".into()).spawn(tell)?;
+                self.0.insert(Teller { queue, thread })
+            }
+        };
+        let _ = teller.queue.try_send((agent, line));
+        Ok(())
+    }
+
+    /// Tells those who wait; each takes a fifth of a second at most.
+    fn end(self) {
+        if let Some(Teller { queue, thread }) = self.0 {
+            drop(queue);
+            let _ = thread.join();
+        }
+    }
 }
 
 struct Open {
@@ -86,6 +126,13 @@ impl Sessions<'_> {
 
     fn say_no_thread(&self, number: u64, error: &io::Error) {
         self.options.log.say(Level::Error, format_args!("connection {number}: no thread to serve it: {error}"));
+    }
+
+    fn refuse(&mut self, agent: Refused) {
+        let line = self.no_place();
+        if let Err(e) = self.refusals.say(agent, line) {
+            self.options.log.say(Level::Error, format_args!("no thread to refuse a connection: {e}"));
+        }
     }
 
     /// What an agent hears for which there is no place.

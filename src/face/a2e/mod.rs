@@ -123,7 +123,8 @@ const LINGER: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Serves one agent until its input ends, it asks for a shutdown, its output breaks, or anything arrives on `stop`; then
-/// ends its processes (R8). Returns in under 3 s from that, or within the shutdown's own timeout (half a second at least).
+/// ends its processes (R8). Returns in under 3 s from that, or within the shutdown's own timeout (half a second at least) and
+/// half a second that an agent over a socket may take to close its side.
 ///
 /// Dropping the other end of `stop` stops nothing; whoever has no use for it passes
 /// [`crossbeam_channel::never::<()>()`](crossbeam_channel::never). `examples/serve.rs` serves a pair of connections.

@@ -35,6 +35,8 @@ struct State {
     first: u64,
     /// The number of the first that is to be sent.
     next: u64,
+    /// The number of the first that no stream has taken.
+    taken: u64,
     unsent: usize,
     kept: usize,
     /// A line whose end has not been written yet.
@@ -70,6 +72,18 @@ pub struct Stream {
     pub wake: PipeReader,
 }
 
+/// Why a stream cannot go on after a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoSuchLine {
+    /// What came after it is not all kept any more.
+    TooOld {
+        /// The oldest line that is.
+        oldest: u64,
+    },
+    /// No stream of this session has been given a line of that number.
+    NeverGiven,
+}
+
 /// What a stream finds.
 pub enum Taken {
     /// Lines with their numbers; say so when they are sent.
@@ -89,6 +103,7 @@ impl Mailbox {
             lines: VecDeque::new(),
             first: 1,
             next: 1,
+            taken: 1,
             unsent: 0,
             kept: 0,
             partial: Vec::new(),
@@ -119,17 +134,21 @@ impl Mailbox {
         state.wake();
     }
 
-    /// Attaches a stream, in the place of one that may be there. It begins after the line `after`, if that is known, else
-    /// with the first that no stream has sent. The error is the number of the oldest line that is still there.
+    /// Attaches a stream, in the place of one that may be there. It begins after the line `after`, if that is given, else
+    /// with the first that no stream has sent.
     ///
     /// Race: a stream takes over while the one before is sending.
     /// 1. The one before has handed lines to the system, and not said so yet.
     /// 2. The new one begins with the first that is not said to be sent: the agent gets them twice.
     ///
     /// So the new one waits until the one before has gone, whose socket is shut so that it cannot be stuck in a write.
-    pub fn attach(self: &Arc<Self>, after: Option<u64>, socket: TcpStream) -> io::Result<Result<Stream, u64>> {
+    pub fn attach(self: &Arc<Self>, after: Option<u64>, socket: TcpStream) -> io::Result<Result<Stream, NoSuchLine>> {
         let (wait, wake) = io::pipe()?;
         let mut state = self.state.lock();
+        // Looked at before the one that is there has to go, and again after that, since it may have sent more.
+        if let Err(e) = state.find(after) {
+            return Ok(Err(e));
+        }
         while let Some(before) = &mut state.stream {
             before.leaving = true;
             // One that is closed already lets its thread go too.
@@ -137,13 +156,12 @@ impl Mailbox {
             state.wake();
             self.changed.wait(&mut state);
         }
-        if let Some(after) = after {
-            if after.saturating_add(1) < state.first {
-                return Ok(Err(state.first));
-            }
-            let end = state.first + state.lines.len() as u64;
-            state.rewind(after.saturating_add(1).min(end));
+        match state.find(after) {
+            Ok(number) => state.rewind(number),
+            Err(e) => return Ok(Err(e)),
         }
+        // The agent may have had lines whole that no stream could say were sent: then there is room now.
+        self.changed.notify_all();
         state.streams += 1;
         let number = state.streams;
         state.stream = Some(Attached { number, socket, wake, woken: false, leaving: false });
@@ -194,6 +212,16 @@ impl Mailbox {
 }
 
 impl State {
+    /// The number of the first line that a stream is to send which goes on after the line `after`.
+    fn find(&self, after: Option<u64>) -> Result<u64, NoSuchLine> {
+        match after.map(|after| after.saturating_add(1)) {
+            None => Ok(self.next),
+            Some(number) if number < self.first => Err(NoSuchLine::TooOld { oldest: self.first }),
+            Some(number) if number > self.taken => Err(NoSuchLine::NeverGiven),
+            Some(number) => Ok(number),
+        }
+    }
+
     fn wake(&mut self) {
         if let Some(stream) = &mut self.stream
             && !std::mem::replace(&mut stream.woken, true)
@@ -245,7 +273,9 @@ impl Stream {
             before < BATCH
         };
         let lines = state.lines.range(from..).take_while(fits).cloned();
-        Taken::Lines((state.next..).zip(lines).collect())
+        let lines: Vec<_> = (state.next..).zip(lines).collect();
+        state.taken = state.taken.max(state.next + lines.len() as u64);
+        Taken::Lines(lines)
     }
 
     /// Notes that every line up to and with `number` has been handed to the system.
@@ -292,5 +322,50 @@ impl Write for Output {
 impl Drop for Output {
     fn drop(&mut self) {
         self.0.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn socket() -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        TcpStream::connect(listener.local_addr().unwrap()).unwrap()
+    }
+
+    /// A stream was given a line that fills the mailbox, the agent had it whole, and the stream broke before it could say so:
+    /// the next one says it, and the writer, which waits for room, goes on.
+    #[test]
+    fn a_stream_that_goes_on_after_a_line_makes_room() {
+        let mailbox = Arc::new(Mailbox::new());
+        mailbox.put(&[vec![b'x'; MAX_UNSENT], b"\n".to_vec()].concat());
+        let broken = mailbox.attach(None, socket()).unwrap().ok().unwrap();
+        assert!(matches!(broken.take(), Taken::Lines(lines) if lines.len() == 1));
+        drop(broken);
+        let writer = Arc::clone(&mailbox);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let writing = std::thread::spawn(move || {
+            writer.put(b"more\n");
+            done.send(()).unwrap();
+        });
+        let next = mailbox.attach(Some(1), socket()).unwrap().ok().unwrap();
+        assert!(is_done.recv_timeout(std::time::Duration::from_secs(30)).is_ok(), "the writer still waits");
+        writing.join().unwrap();
+        assert!(matches!(next.take(), Taken::Lines(lines) if lines[0].0 == 2 && *lines[0].1 == *b"more"));
+    }
+
+    #[test]
+    fn a_stream_goes_on_only_after_what_a_stream_was_given() {
+        let mailbox = Arc::new(Mailbox::new());
+        mailbox.put(b"1\n2\n");
+        for after in [1, 2, 3, u64::MAX] {
+            assert_eq!(mailbox.attach(Some(after), socket()).unwrap().err(), Some(NoSuchLine::NeverGiven));
+        }
+        let first = mailbox.attach(Some(0), socket()).unwrap().ok().unwrap();
+        assert!(matches!(first.take(), Taken::Lines(lines) if lines.len() == 2));
+        drop(first);
+        assert!(mailbox.attach(Some(2), socket()).unwrap().is_ok());
     }
 }

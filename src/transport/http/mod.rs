@@ -12,11 +12,11 @@
 mod mailbox;
 mod request;
 mod session;
+mod stream;
 
 use std::io::{self, PipeReader, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,16 +26,16 @@ use super::listener::{Arrival, Listen, ListenOptions, accept_all};
 use super::socket::Socket;
 use crate::count::Quota;
 use crate::log::{Level, Log};
-use crate::os;
-use mailbox::{Stream, Taken};
+use mailbox::NoSuchLine;
 use request::{ANSWER, Client, Head, Problem};
 use session::{NotTaken, Session, Table};
-
-/// After how long without an event a stream says that it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+use stream::Over;
 
 /// How long a client that is sent away may go on sending before its connection is closed.
 const PART: Duration = Duration::from_millis(500);
+
+/// The longest body of a request that needs none, in bytes.
+const OTHER_BODY: usize = 16 * 1024;
 
 /// Clients that may be connected beside two for each session, one that sends and one that listens.
 const MORE_CLIENTS: usize = 32;
@@ -48,6 +48,8 @@ pub struct Server {
     clients: Quota,
     max_body_bytes: usize,
     host_names: Arc<[String]>,
+    /// Gone when the listener is dropped.
+    alive: Weak<()>,
     log: Log,
 }
 
@@ -55,21 +57,22 @@ pub struct Server {
 enum Outcome {
     /// A status and a JSON text.
     Answer(u16, String),
-    /// The client wants a session's stream.
-    Stream(String, Arc<Session>),
+    /// The client wants a session's stream, from after an event on.
+    Stream { after: String, id: String, session: Arc<Session> },
 }
 
 type Answer = Result<Outcome, Problem>;
 
 impl Server {
-    /// A server that hands each new session to `arrivals`.
-    pub fn new(options: &ListenOptions, arrivals: Sender<Arrival>, places: Quota) -> Self {
+    /// A server that hands each new session to `arrivals`, for as long as `alive` is held.
+    pub fn new(options: &ListenOptions, arrivals: Sender<Arrival>, places: Quota, alive: &Arc<()>) -> Self {
         Self {
             clients: Quota::new(2 * places.most() + MORE_CLIENTS),
             table: Arc::new(Table::new(places, options.resume)),
             arrivals,
             max_body_bytes: options.max_body_bytes,
             host_names: options.host_names.clone().into(),
+            alive: Arc::downgrade(alive),
             log: options.log.clone(),
         }
     }
@@ -96,8 +99,14 @@ impl Server {
             return true;
         }
         let Some(slot) = self.clients.take() else {
-            // A new socket has room for this.
+            // A new socket has room for this. What the client has sent is read, or closing would take the answer away.
             let _ = answer(&stream, 503, &detail("too many connections; try again later"), false);
+            let read_what_is_there = || {
+                stream.shutdown(Shutdown::Write)?;
+                stream.set_nonblocking(true)?;
+                (&stream).read(&mut [0; 16 * 1024])
+            };
+            let _ = read_what_is_there();
             return true;
         };
         let server = self.clone();
@@ -117,13 +126,16 @@ impl Server {
                 Ok(head) => {
                     let outcome = self.route(&head, &mut client);
                     self.log.say(Level::Debug, format_args!("http: {} {}", head.method, head.path));
-                    (outcome, head.keeps_alive)
+                    // A client that asked for the head alone would take the body for the next answer.
+                    (outcome, head.keeps_alive && head.method != "HEAD" && !self.has_ended())
                 }
                 Err(problem) => (Err(problem), false),
             };
             let (status, text, keeps_alive) = match outcome {
                 Ok(Outcome::Answer(status, text)) => (status, text, keeps_alive),
-                Ok(Outcome::Stream(after, session)) => return self.stream(&client.stream, &after, &session),
+                Ok(Outcome::Stream { after, id, session }) => {
+                    return self.stream(&client.stream, &after, &id, &session);
+                }
                 // What follows a request that was not read to its end cannot be understood.
                 Err(Problem::Told(status, words)) => (status, detail(words), false),
                 Err(Problem::Gone) => return,
@@ -132,6 +144,11 @@ impl Server {
                 return Self::part(&client.stream);
             }
         }
+    }
+
+    /// Whether the listener has been dropped. A client that is served finds out with its next request.
+    fn has_ended(&self) -> bool {
+        self.alive.upgrade().is_none()
     }
 
     /// Closes so that the client can read the last answer, though it may still be sending.
@@ -150,7 +167,15 @@ impl Server {
 
     fn route(&self, head: &Head, client: &mut Client) -> Answer {
         self.check_site(head)?;
-        let body = client.body(head, self.max_body_bytes)?;
+        if (head.path.as_str(), head.method.as_str()) == ("/send", "POST") {
+            let length = head.body_length(self.max_body_bytes)?;
+            // Nobody without a session may have a long body read.
+            let (_, session) = self.session(head)?;
+            let body = client.body(head, length)?;
+            return Ok(Self::send(&session, body));
+        }
+        // Some clients send a body with everything.
+        client.body(head, head.body_length(OTHER_BODY)?)?;
         let allowed = match (head.path.as_str(), head.method.as_str()) {
             ("/health", "GET") => return Ok(Outcome::Answer(200, r#"{"status":"ok"}"#.into())),
             ("/session", "POST") => return self.open(),
@@ -159,11 +184,10 @@ impl Server {
                 session.end_input();
                 return Ok(Outcome::Answer(200, r#"{"ok":true}"#.into()));
             }
-            ("/send", "POST") => return self.send(head, body),
             ("/stream", "GET") => {
-                let (_, session) = self.session(head)?;
+                let (id, session) = self.session(head)?;
                 let after = head.get("last-event-id").unwrap_or_default().to_owned();
-                return Ok(Outcome::Stream(after, session));
+                return Ok(Outcome::Stream { after, id, session });
             }
             ("/health" | "/stream", _) => "use GET",
             ("/session", _) => "use POST, or DELETE with an X-Session-Id",
@@ -213,101 +237,42 @@ impl Server {
     }
 
     /// One body is one message, so an end of line in it is white space.
-    fn send(&self, head: &Head, mut body: Vec<u8>) -> Answer {
-        let (_, session) = self.session(head)?;
+    fn send(session: &Session, mut body: Vec<u8>) -> Outcome {
         body.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
         body.push(b'\n');
-        Ok(match session.send(body) {
+        match session.send(body) {
             Ok(()) => Outcome::Answer(200, r#"{"ok":true}"#.into()),
             Err(NotTaken::Ended) => Outcome::Answer(404, detail("Session not found: it has ended")),
             Err(NotTaken::Busy) => {
                 Outcome::Answer(503, detail("the host takes no messages now; read the stream first"))
             }
-        })
+        }
     }
 
     /// Serves a stream until its client goes or the session is over.
-    fn stream(&self, socket: &TcpStream, after: &str, session: &Arc<Session>) {
+    fn stream(&self, socket: &TcpStream, after: &str, id: &str, session: &Arc<Session>) {
         let attached = socket.try_clone().and_then(|socket| session.mailbox.attach(after.parse().ok(), socket));
         let stream = match attached {
             Ok(Ok(stream)) => stream,
-            Ok(Err(oldest)) => {
-                let words = format!("events before {oldest} are not kept any more; leave Last-Event-ID out to go on");
-                let _ = answer(socket, 409, &detail(&words), false);
-                return;
+            Ok(Err(no_such_line)) => {
+                let words = match no_such_line {
+                    NoSuchLine::TooOld { oldest } => format!("events before {oldest} are not kept any more"),
+                    NoSuchLine::NeverGiven => format!("this session has not had an event {after} yet"),
+                };
+                let _ = answer(socket, 409, &detail(&format!("{words}; leave Last-Event-ID out to go on")), false);
+                return Self::part(socket);
             }
             Err(e) => return self.log.say(Level::Error, format_args!("http: no stream: {e}")),
         };
-        let broke = stream_events(socket, &stream);
-        self.log.say(Level::Debug, format_args!("http: a stream is over: {broke:?}"));
+        let over = stream::send_events(socket, &stream);
+        self.log.say(Level::Debug, format_args!("http: a stream is over: {over:?}"));
         drop(stream);
+        if matches!(over, Ok(Over::Said)) {
+            // There is nothing to come back for.
+            self.table.forget(id);
+        }
         session.look_again();
     }
-}
-
-/// Sends events until everything has been said, another stream has taken over, or the client has gone.
-fn stream_events(mut socket: &TcpStream, stream: &Stream) -> io::Result<()> {
-    // A client that does not read is a slow agent, which may be (R18).
-    socket.set_write_timeout(None)?;
-    // In chunks: of a body that has neither those nor a length, Python's `requests` passes nothing on before 512 bytes are there.
-    socket.write_all(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n\
-          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
-    )?;
-    let mut text = Vec::new();
-    loop {
-        match stream.take() {
-            Taken::Lines(lines) => {
-                text.clear();
-                let mut last = 0;
-                for (number, line) in lines {
-                    encode_event(number, &line, &mut text);
-                    last = number;
-                }
-                socket.write_all(&chunk(&text))?;
-                stream.sent(last);
-            }
-            Taken::Nothing => {
-                let ready = os::wait_readable(socket, Some(stream.wake.as_fd()), Some(KEEP_ALIVE))?;
-                if ready.data {
-                    // A client that streams has nothing more to say: it has gone.
-                    return Ok(());
-                }
-                if !ready.woken {
-                    socket.write_all(&chunk(b": still here\n\n"))?;
-                }
-            }
-            Taken::End => {
-                socket.write_all(&chunk(b""))?;
-                socket.shutdown(Shutdown::Write)?;
-                return Ok(());
-            }
-            Taken::Replaced => return Ok(()),
-        }
-    }
-}
-
-/// A part of a body without a known length. An empty one is its end.
-fn chunk(text: &[u8]) -> Vec<u8> {
-    [format!("{:x}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
-}
-
-/// A message as a server-sent event. What some clients take for the end of a line is escaped, which is the same in JSON.
-fn encode_event(number: u64, line: &[u8], text: &mut Vec<u8>) {
-    // Writing to memory does not fail.
-    let _ = write!(text, "id: {number}\ndata: ");
-    let mut rest = line;
-    while let Some(&byte) = rest.first() {
-        let (escape, length): (&[u8], usize) = match rest {
-            [0xC2, 0x85, ..] => (br"\u0085", 2),
-            [0xE2, 0x80, 0xA8, ..] => (br"\u2028", 3),
-            [0xE2, 0x80, 0xA9, ..] => (br"\u2029", 3),
-            _ => (&[byte], 1),
-        };
-        text.extend_from_slice(escape);
-        rest = &rest[length..];
-    }
-    text.extend_from_slice(b"\n\n");
 }
 
 /// The name in a `Host` header, without its port and brackets.
@@ -348,13 +313,6 @@ fn answer(mut stream: &TcpStream, status: u16, text: &str, keeps_alive: bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_event_is_one_line_for_every_client() {
-        let mut text = Vec::new();
-        encode_event(7, "{\"a\":\"é\u{85}\u{2028}\u{2029}\u{2030}\"}".as_bytes(), &mut text);
-        assert_eq!(String::from_utf8(text).unwrap(), "id: 7\ndata: {\"a\":\"é\\u0085\\u2028\\u2029\u{2030}\"}\n\n");
-    }
 
     #[test]
     fn the_name_in_a_host_header() {

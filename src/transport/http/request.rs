@@ -48,6 +48,19 @@ impl Head {
         }
     }
 
+    /// The length of the body, in bytes, which may be at most `most`.
+    pub fn body_length(&self, most: usize) -> Result<usize, Problem> {
+        if self.has("transfer-encoding") {
+            return Err(Problem::Told(501, "send the body with Content-Length, not with Transfer-Encoding"));
+        }
+        let length: usize = match self.get("content-length") {
+            Some(text) if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().unwrap_or(usize::MAX),
+            None if !self.has("content-length") => 0,
+            _ => return Err(Problem::Told(400, "Content-Length must be one number")),
+        };
+        if length <= most { Ok(length) } else { Err(Problem::Told(413, "the body is longer than a message may be")) }
+    }
+
     /// Whether the header is there, however often and whatever it says.
     pub fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(header, _)| header.eq_ignore_ascii_case(name))
@@ -100,19 +113,8 @@ impl Client {
         }
     }
 
-    /// The body that belongs to `head`, of at most `most` bytes.
-    pub fn body(&mut self, head: &Head, most: usize) -> Result<Vec<u8>, Problem> {
-        if head.has("transfer-encoding") {
-            return Err(Problem::Told(501, "send the body with Content-Length, not with Transfer-Encoding"));
-        }
-        let length: usize = match head.get("content-length") {
-            Some(text) if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().unwrap_or(usize::MAX),
-            None if !head.has("content-length") => 0,
-            _ => return Err(Problem::Told(400, "Content-Length must be one number")),
-        };
-        if length > most {
-            return Err(Problem::Told(413, "the body is longer than a message may be"));
-        }
+    /// The body of `length` bytes that belongs to `head`.
+    pub fn body(&mut self, head: &Head, length: usize) -> Result<Vec<u8>, Problem> {
         if length > self.buffer.len()
             && head.get("expect").is_some_and(|text| text.eq_ignore_ascii_case("100-continue"))
         {

@@ -74,6 +74,7 @@ impl Table {
 
     /// A new session: its id, and its connection for whoever serves it. `None` if there is no place.
     pub fn open(self: &Arc<Self>) -> Option<(String, Connection)> {
+        self.sweep();
         let slot = self.places.take().or_else(|| {
             self.forget_unread();
             self.places.take()
@@ -97,7 +98,17 @@ impl Table {
 
     /// The session of this id.
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {
+        self.sweep();
         self.sessions.lock().get(id).cloned()
+    }
+
+    /// Forgets the sessions that have ended, and whose agents have had their time to come back for the last words.
+    fn sweep(&self) {
+        let has_gone = |session: &Session| {
+            session.mailbox.is_finished()
+                && given_up_at(&session.mailbox, self.resume).is_some_and(|at| at <= Instant::now())
+        };
+        self.sessions.lock().retain(|_, session| !has_gone(session));
     }
 
     /// Forgets a session.
