@@ -20,6 +20,7 @@ pub mod audit;
 mod count;
 pub mod engine;
 pub mod face;
+mod ids;
 pub mod log;
 pub mod model;
 mod os;

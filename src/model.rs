@@ -8,12 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use uuid::Uuid;
-
-/// A fresh identifier: UUIDv4 as 32 lower-case hexadecimal digits (R2).
-pub fn fresh_id() -> String {
-    Uuid::new_v4().simple().to_string()
-}
+use crate::ids::fresh_id;
 
 /// The name of one process. Opaque: two ids are the same only if their bytes are (R2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

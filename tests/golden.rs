@@ -7,7 +7,8 @@ use std::path::Path;
 
 use a2e_proc::model::{Cause, Exit, Outcome, ProcId, StdinMode, Stream};
 use a2e_proc::wire::decode::decode;
-use a2e_proc::wire::dialect::{Dialect, EventEncoder, Payload};
+use a2e_proc::wire::dialect::Dialect;
+use a2e_proc::wire::event::EventEncoder;
 use a2e_proc::wire::message::{
     Capability, ErrorMessage, HandshakeResp, KillResp, Message, Metadata, Pong, ProcStatus, SpawnResp, StatusResp,
     WriteResp, encode,
@@ -146,16 +147,15 @@ fn encoded_event(value: &Value, dialect: Dialect) -> String {
         None => Exit::Signal(15),
     };
     let cause = (value["stream_type"] == "killed").then_some(Cause::Kill);
-    let payload = if data.get("dropped").is_some() {
-        Payload::Dropped { stream }
+    let (process, req_id) = (ProcId::fresh(), value["req_id"].as_str().unwrap());
+    let (mut encoder, mut line) = (EventEncoder::new(dialect), Vec::new());
+    if data.get("dropped").is_some() {
+        encoder.dropped(&process, req_id, stream, &mut line);
     } else if data.get("text").is_some() {
-        Payload::Text { stream, text: string, bytes }
+        encoder.lines(&process, req_id, stream).text(string, bytes, &mut line);
     } else {
-        Payload::Ended(Outcome { exit, cause })
-    };
-    let process = ProcId::fresh();
-    let mut line = Vec::new();
-    EventEncoder::new(dialect).encode(&process, value["req_id"].as_str().unwrap(), payload, &mut line);
+        encoder.ended(&process, req_id, Outcome { exit, cause }, &mut line);
+    }
     String::from_utf8(line).unwrap().replace(process.as_str(), value["proc_id"].as_str().unwrap())
 }
 

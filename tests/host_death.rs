@@ -92,13 +92,13 @@ fn a_watchdog_that_was_killed_is_replaced_though_nothing_is_spawned() {
 #[test]
 fn the_watchdog_is_not_reached_by_what_is_meant_for_the_host_s_group() {
     let mut host = Host::start(&[]);
+    host.spawn(&["sleep", "977.0417"]);
     let watchdog = next_watchdog(&host, 0);
     for deaf in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
         signal(watchdog, deaf);
     }
     let group = std::fs::read_to_string(format!("/proc/{watchdog}/stat")).unwrap();
     assert_eq!(group.rsplit_once(") ").unwrap().1.split(' ').nth(2), Some(watchdog.to_string().as_str()));
-    host.spawn(&["sleep", "977.0417"]);
     wait_alive("977.0417", 1);
     host.signal(Signal::KILL);
     system::assert_gone("977.0417");
@@ -132,8 +132,11 @@ fn a_host_may_be_started_without_one() {
 
 #[test]
 fn a_host_that_ends_takes_its_watchdog_along() {
-    let host = Host::start(&[]);
+    let mut host = Host::start(&[]);
+    assert_eq!(watchdog(&host), None, "it is started for the first process");
+    let proc = host.spawn(&["true"]);
     let watchdog = next_watchdog(&host, 0);
+    host.terminal(&proc);
     host.finish();
     assert!(system::eventually(Duration::from_secs(2), || system::state(watchdog).is_none_or(|state| state == 'Z')));
 }

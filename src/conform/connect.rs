@@ -183,8 +183,8 @@ mod tests {
         let connect = Connect::new("unix:{tmp}/s", false).unwrap();
         let (address, command) = connect.filled("host '{tmp}/s' {port} {other}", Path::new("/t")).unwrap();
         assert_eq!(address, Address::Unix("/t/s".to_owned()));
-        assert!(command.starts_with("host '/t/s' 1") || command.starts_with("host '/t/s' 2"), "{command}");
-        assert!(command.ends_with(" {other}"), "{command}");
+        let port = command.strip_prefix("host '/t/s' ").and_then(|rest| rest.strip_suffix(" {other}"));
+        assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{command}");
         assert!(Connect::new("tcp:127.0.0.1:{port}", true).is_err());
     }
 

@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
@@ -63,7 +63,10 @@ pub enum EventKind {
 pub struct Publisher {
     events: Sender<Event>,
     closed: Receiver<Infallible>,
+    published: Arc<OnceLock<Box<Act>>>,
 }
+
+type Act = dyn Fn() + Send + Sync;
 
 /// Closes the bus when it is dropped: whoever waits to publish is let go, and what it had is dropped.
 pub struct Closer {
@@ -78,20 +81,29 @@ pub struct Closed;
 pub fn bus() -> (Publisher, Closer, Receiver<Event>) {
     let (sender, events) = bounded(CAPACITY);
     let (closing, closed) = bounded(0);
-    (Publisher { events: sender, closed }, Closer { _closing: closing }, events)
+    (Publisher { events: sender, closed, published: Arc::default() }, Closer { _closing: closing }, events)
 }
 
 impl Publisher {
     /// Waits for a place in the queue.
     pub fn publish(&self, event: Event) -> Result<(), Closed> {
-        match self.events.try_send(event) {
+        let published = match self.events.try_send(event) {
             Ok(()) => Ok(()),
             Err(TrySendError::Disconnected(_)) => Err(Closed),
             Err(TrySendError::Full(event)) => select! {
                 send(self.events, event) -> sent => sent.map_err(|_| Closed),
                 recv(self.closed) -> _ => Err(Closed),
             },
+        };
+        if let (Ok(()), Some(act)) = (&published, self.published.get()) {
+            act();
         }
+        published
+    }
+
+    /// Has `act` called after each event. It must not wait. Only the first is.
+    pub fn call_when_published(&self, act: Box<Act>) {
+        let _ = self.published.set(act);
     }
 
     /// A closed gate for one process's events.

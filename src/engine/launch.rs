@@ -4,23 +4,21 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::bus::{Identity, Publisher};
 use super::config::Config;
 use super::output::{self, Cap};
-use super::process::{Parts, Process, STACK};
+use super::process::{Parts, Process};
 use super::registry::{Registry, Reservation};
 use super::session::{SpawnRequest, Spawned};
 use super::stdin::Stdin;
+use super::threads::Spare;
 use super::timer::TimerHandle;
 use super::waiter::Waiter;
 use super::wrap::quoted;
-use crate::model::{Cause, Failure, ProcId, Stream};
+use crate::model::{Cause, Failure, ProcId};
 use crate::os;
 
 /// Fails when memory is nearly used up (`ulimit -v`, strict overcommit): a small allocation that fails later would end the
@@ -29,8 +27,13 @@ use crate::os;
 /// What it asks for is only address space, never touched. It is more than 32 MiB, so that glibc maps it apart and gives it
 /// back at once, whatever has been freed before. (What glibc sets aside for new threads may be more, and is kept when they
 /// end. The binary tells it not to where address space is limited; see `cli/startup`.)
+///
+/// Where nothing limits the address space there is always more, and asking would take a sixth of the time of a spawn.
 pub(super) fn spare_memory() -> io::Result<()> {
     const SPARE: usize = 40 << 20;
+    if !os::address_space_is_limited() {
+        return Ok(());
+    }
     let mut spare = Vec::<u8>::new();
     let had = spare.try_reserve_exact(SPARE);
     // An allocation that nobody looks at could be left out by the compiler.
@@ -45,13 +48,7 @@ pub(super) struct Launch<'a> {
     pub registry: &'a Arc<Registry>,
     pub publisher: &'a Publisher,
     pub time_limit: Option<Duration>,
-}
-
-/// The threads of a process, started behind its gate, and what they wait for.
-struct Threads {
-    readers: [JoinHandle<()>; 2],
-    readers_done: Receiver<()>,
-    waiter: Sender<Waiter>,
+    pub spare: &'a Spare,
 }
 
 impl Launch<'_> {
@@ -63,37 +60,27 @@ impl Launch<'_> {
         let os::Child { mut leader, pipes } = child;
         let pid = leader.pid().as_raw_nonzero().get().unsigned_abs();
         let id = ProcId::fresh();
-        let (ended_reader, ended) = match io::pipe() {
-            Ok(pipe) => pipe,
-            Err(e) => {
+        let threads = self.spare.take().map_err(|e| Failure::new("start a thread", e));
+        let ended = os::Latch::new().map_err(|e| Failure::new("make a descriptor for events", e));
+        let (threads, ended) = match (threads, ended) {
+            (Ok(threads), Ok(latch)) => (threads, Arc::new(latch)),
+            (Err(failure), _) | (_, Err(failure)) => {
                 leader.abandon();
-                return Err(Failure::new("make a pipe", e));
+                return Err(failure);
             }
         };
-        let ended_reader = Arc::new(ended_reader);
         let (gate, gate_wait) = self.publisher.gate(self.timer.clone());
         let output = Arc::new(output::Shared {
             identity: Arc::new(Identity { id: id.clone(), pid, tag: request.tag.clone() }),
             publisher: self.publisher.clone(),
             gate: gate_wait,
-            ended: Arc::clone(&ended_reader),
+            ended: Arc::clone(&ended),
             exited: AtomicBool::new(false),
-            abandoned: AtomicBool::new(false),
             cap: Arc::new(Cap::new(self.config.max_output_bytes)),
         });
-        let threads = match Threads::start(pid, &output, pipes.stdout, pipes.stderr) {
-            Ok(threads) => threads,
-            Err(e) => {
-                // The gate opens as this returns; whichever reader has started sees that there is nothing to read for.
-                output.abandoned.store(true, Ordering::Release);
-                leader.abandon();
-                return Err(Failure::new("start a thread", e));
-            }
-        };
-
         let process = Process::new(Parts {
             identity: Arc::clone(&output.identity),
-            stdin: Arc::new(Stdin::new(pipes.stdin, ended_reader, id.clone(), pid)),
+            stdin: Arc::new(Stdin::new(pipes.stdin, ended, id.clone(), pid)),
             cap: Arc::clone(&output.cap),
             leader,
             running: place.running,
@@ -109,48 +96,13 @@ impl Launch<'_> {
             process.ask_to_end(Cause::SessionEnd, false);
         }
         process.start_time_limit();
-        let waiter = Waiter {
+        threads.serve(pipes.stdout, pipes.stderr, &output, |readers| Waiter {
             process,
-            output,
-            ended,
-            readers: threads.readers,
-            readers_done: threads.readers_done,
+            output: Arc::clone(&output),
+            readers,
             unpublished: place.unpublished,
-        };
-        // The thread waits for just this, so it is there to take it.
-        let _ = threads.waiter.send(waiter);
+        });
         Ok(Spawned { id, pid, gate })
-    }
-}
-
-impl Threads {
-    /// Starts all three, or returns with those that have started on their way to their end.
-    fn start(
-        pid: u32,
-        output: &Arc<output::Shared>,
-        stdout: std::process::ChildStdout,
-        stderr: std::process::ChildStderr,
-    ) -> io::Result<Self> {
-        let thread = |name: &str| thread::Builder::new().name(format!("{name} {pid}")).stack_size(STACK);
-        let (done, readers_done) = bounded::<()>(0);
-        let (shared, stdout_done) = (Arc::clone(output), done.clone());
-        let stdout = thread("out").spawn(move || {
-            output::read(stdout, Stream::Stdout, &shared);
-            drop(stdout_done);
-        })?;
-        let shared = Arc::clone(output);
-        let stderr = thread("err").spawn(move || {
-            output::read(stderr, Stream::Stderr, &shared);
-            drop(done);
-        })?;
-        // The waiter is not joined: the last thing it does is to publish the terminal event and count itself out.
-        let (waiter, handed_over) = bounded::<Waiter>(1);
-        thread("wait").spawn(move || {
-            if let Ok(waiter) = handed_over.recv() {
-                waiter.run();
-            }
-        })?;
-        Ok(Self { readers: [stdout, stderr], readers_done, waiter })
     }
 }
 

@@ -15,6 +15,7 @@ mod reply;
 mod session;
 mod stdin;
 mod text;
+mod threads;
 mod timer;
 mod waiter;
 mod wrap;
@@ -37,6 +38,7 @@ use crate::count::Quota;
 use crate::model::Failure;
 use crate::os::{Watchdog, signals};
 use policy::Policy;
+use threads::Spare;
 use timer::Timer;
 
 /// A host: a policy, a timer and a watchdog, for any number of sessions.
@@ -53,6 +55,8 @@ struct HostShared {
     watchdog: Option<Arc<Watchdog>>,
     /// The processes of all sessions.
     running: Quota,
+    /// The threads of the next process.
+    spare: Spare,
 }
 
 impl Host {
@@ -61,19 +65,23 @@ impl Host {
     ///
     /// # Errors
     /// Of the kind [`std::io::ErrorKind::InvalidInput`] when a launcher is not there, or commands cannot be cut off the network.
-    /// When the system gives no thread for the timer, or no process for the watchdog, or SIGCHLD cannot be caught.
+    /// When the system gives no thread for the timer, or SIGCHLD cannot be caught.
     pub fn new(config: Config) -> Result<Self, Failure> {
         signals::keep_child_exits().map_err(|e| Failure::new("catch SIGCHLD", e))?;
         let policy = Policy::new(&config)?;
         let timer = Timer::start().map_err(|e| Failure::new("start the timer thread", e))?;
-        let watchdog = if config.watchdog {
-            let watchdog = Watchdog::start().map_err(|e| Failure::new("start the watchdog, /bin/sh", e))?;
-            Some(Arc::new(watchdog))
-        } else {
-            None
-        };
+        let watchdog = config.watchdog.then(|| Arc::new(Watchdog::new()));
         let most = if config.max_total_procs == 0 { usize::MAX } else { config.max_total_procs };
-        Ok(Self { shared: Arc::new(HostShared { running: Quota::new(most), config, policy, timer, watchdog }) })
+        Ok(Self {
+            shared: Arc::new(HostShared {
+                running: Quota::new(most),
+                config,
+                policy,
+                timer,
+                watchdog,
+                spare: Spare::default(),
+            }),
+        })
     }
 
     /// The limits and permissions.

@@ -1,9 +1,9 @@
 //! The reader of one output stream: pipe → lines → bus. One thread per stream, `out PID` or `err PID`.
 //!
 //! It reads while the subscriber takes events, and blocks with it when it does not. The waiter tells it of the leader's exit
-//! by closing the wake-up pipe; from then on it drains what is there and gives up on a pipe that others keep open (R17).
+//! by opening a latch; from then on it drains what is there and gives up on a pipe that others keep open (R17).
 
-use std::io::{self, PipeReader, Read};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,12 +31,10 @@ pub struct Shared {
     pub publisher: Publisher,
     /// Holds everything back until the spawn is answered.
     pub gate: GateWait,
-    /// Closed at its other end after the leader's exit.
-    pub ended: Arc<PipeReader>,
+    /// Opened after the leader's exit.
+    pub ended: Arc<os::Latch>,
     /// Set before that, for a reader that never has to wait.
     pub exited: AtomicBool,
-    /// Set if the process could not be started after all: nothing is read or published.
-    pub abandoned: AtomicBool,
     /// The output cap.
     pub cap: Arc<Cap>,
 }
@@ -77,7 +75,7 @@ impl Cap {
 
 /// Reads `pipe` to its end, or as far as R17 says, and publishes what it gives.
 pub fn read(pipe: impl AsFd + Read, stream: Stream, shared: &Shared) {
-    if shared.gate.wait().is_err() || shared.abandoned.load(Ordering::Acquire) {
+    if shared.gate.wait().is_err() {
         return;
     }
     let mut reader = Reader { pipe, stream, shared, splitter: Splitter::default(), drain: None, capped: false };

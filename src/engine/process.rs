@@ -306,6 +306,7 @@ impl Process {
         let inner = self.inner.lock();
         let (pid, holds_pid) = (inner.leader.pid(), inner.leader.holds_pid());
         drop(inner);
+        // Only the waiter reaps, and only the waiter asks.
         holds_pid && crate::os::has_live_members(pid)
     }
 

@@ -148,6 +148,12 @@ impl Session {
         (Self { host, registry, publisher, closer: Mutex::new(Some(closer)) }, events)
     }
 
+    /// Has `act` called by whatever thread has put an event into the queue, for subscribers that have no thread of their own
+    /// waiting there. It must not wait for anything. Only the first is called.
+    pub fn call_when_published(&self, act: impl Fn() + Send + Sync + 'static) {
+        self.publisher.call_when_published(Box::new(act));
+    }
+
     /// Spawns a process (specification, `proc/spawn/req`).
     ///
     /// # Errors
@@ -177,8 +183,14 @@ impl Session {
             registry: &self.registry,
             publisher: &self.publisher,
             time_limit: policy.time_limit(request.timeout),
+            spare: &self.host.spare,
         };
         Ok(launch.start(request, child, place)?)
+    }
+
+    /// Makes the next spawn quicker, if there is time for that now: starts its threads, a third of its work.
+    pub fn make_ready(&self) {
+        self.host.spare.make_ready();
     }
 
     /// The launcher, with its arguments, that goes before commands of this name; empty if there is none.

@@ -5,7 +5,7 @@
 //! its end, or when the process ends. Answers are given with no lock held.
 
 use std::collections::VecDeque;
-use std::io::{self, PipeReader, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::ChildStdin;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ enum State {
 struct Queue {
     /// Shared with the thread that waits until it can be written to.
     pipe: Arc<ChildStdin>,
-    /// Closed at its other end when the process has ended.
-    ended: Arc<PipeReader>,
+    /// Opened when the process has ended.
+    ended: Arc<os::Latch>,
     waiting: VecDeque<Waiting>,
     cost: usize,
     eof: bool,
@@ -67,7 +67,7 @@ fn answer(due: Due) {
 
 impl Stdin {
     /// The input of a process whose pipe this is; `None` if it reads from the null device.
-    pub fn new(pipe: Option<ChildStdin>, ended: Arc<PipeReader>, id: ProcId, pid: u32) -> Self {
+    pub fn new(pipe: Option<ChildStdin>, ended: Arc<os::Latch>, id: ProcId, pid: u32) -> Self {
         let state = match pipe {
             Some(pipe) => State::Open(Queue {
                 pipe: Arc::new(pipe),
@@ -160,7 +160,7 @@ impl Stdin {
     }
 
     /// The thread: waits until the pipe takes more, for as long as something waits.
-    fn run(&self, pipe: &ChildStdin, ended: &PipeReader) {
+    fn run(&self, pipe: &ChildStdin, ended: &os::Latch) {
         loop {
             let ready = os::wait_writable(pipe, Some(ended.as_fd()));
             let mut due = Due::new();

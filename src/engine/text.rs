@@ -20,13 +20,21 @@ pub struct Chunk {
 
 /// One line with its newline, or as much of one as is sent at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece<'a>(&'a [u8]);
+pub struct Piece<'a> {
+    bytes: &'a [u8],
+    /// If the whole chunk is UTF-8, which is looked at once.
+    text: Option<&'a str>,
+}
 
 impl Chunk {
     /// The pieces, in order. None is empty.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let text = std::str::from_utf8(&self.bytes).ok();
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(self.ends.iter().copied()).map(|(start, end)| Piece(&self.bytes[start as usize..end as usize]))
+        starts.zip(self.ends.iter().copied()).map(move |(start, end)| {
+            let range = start as usize..end as usize;
+            Piece { bytes: &self.bytes[range.clone()], text: text.map(|text| &text[range]) }
+        })
     }
 
     /// All bytes of all pieces.
@@ -38,12 +46,12 @@ impl Chunk {
 impl<'a> Piece<'a> {
     /// The exact bytes.
     pub fn bytes(self) -> &'a [u8] {
-        self.0
+        self.bytes
     }
 
     /// The text, with U+FFFD for what is not UTF-8. It is borrowed exactly when the bytes are valid (R16).
     pub fn text(self) -> Cow<'a, str> {
-        String::from_utf8_lossy(self.0)
+        self.text.map_or_else(|| String::from_utf8_lossy(self.bytes), Cow::Borrowed)
     }
 }
 
@@ -261,7 +269,15 @@ mod tests {
 
     #[test]
     fn a_piece_knows_whether_its_text_is_exact() {
-        assert!(matches!(Piece("é".as_bytes()).text(), Cow::Borrowed("é")));
-        assert_eq!(Piece(b"\xff\xfe bad").text(), "\u{fffd}\u{fffd} bad");
+        let chunk = |bytes: &[u8]| Chunk { bytes: bytes.to_vec(), ends: vec![3, bytes.len() as u32] };
+        let texts = |bytes: &[u8]| -> Vec<(String, bool)> {
+            let chunk = chunk(bytes);
+            let pieces = chunk.pieces().map(|piece| piece.text());
+            pieces.map(|text| (text.to_string(), matches!(text, Cow::Borrowed(_)))).collect()
+        };
+        assert_eq!(texts("é\nü".as_bytes()), [("é\n".into(), true), ("ü".into(), true)]);
+        // One that is not exact leaves the others as they are.
+        assert_eq!(texts("é\n\u{0}".as_bytes()).len(), 2);
+        assert_eq!(texts(b"ok\n\xff\xfe bad"), [("ok\n".into(), true), ("\u{fffd}\u{fffd} bad".into(), false)]);
     }
 }

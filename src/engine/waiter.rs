@@ -3,38 +3,32 @@
 //!
 //! Race: output against the end (R17).
 //! 1. The process writes its last bytes and exits; they are in the pipe.
-//! 2. The waiter wakes, sees to it that the group has ended if that was asked for, and closes the readers' wake-up pipe.
+//! 2. The waiter wakes, sees to it that the group has ended if that was asked for, and opens the readers' latch.
 //! 3. Each reader reads what is in its pipe, publishes it, and ends: at the end of the stream, or when the time that it may
 //!    wait for other holders of the pipe is over.
-//! 4. The waiter joins both readers and only then publishes the terminal event, into the same queue.
+//! 4. The waiter waits until both are done and only then publishes the terminal event, into the same queue.
 //!
 //! The leader is reaped, and those who wait for the end are answered, at most [`DRAIN`] after step 2, even if a reader is
 //! still held up by a subscriber that does not read: nothing of what the process wrote is lost by that, since it is in the
 //! pipe, and until then whoever is left of the group lives on with nobody to stop it.
 
-use std::io::PipeWriter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
-
-use crossbeam_channel::Receiver;
 
 use super::bus::{Event, EventKind};
 use super::lifecycle::{Input, State};
 use super::output::{self, DRAIN};
 use super::process::Process;
+use super::threads::Readers;
 use crate::count::Slot;
 
 /// What the waiter owns.
 pub(super) struct Waiter {
     pub process: Arc<Process>,
     pub output: Arc<output::Shared>,
-    /// Closing it wakes the readers and the writer.
-    pub ended: PipeWriter,
-    pub readers: [JoinHandle<()>; 2],
-    /// Disconnected when both readers are done.
-    pub readers_done: Receiver<()>,
+    pub readers: Readers,
     /// Given back when the last event is in the queue.
     pub unpublished: Slot,
 }
@@ -57,20 +51,22 @@ impl Waiter {
         }
         process.stdin.end();
         self.output.exited.store(true, Ordering::Release);
-        drop(self.ended);
-        let _ = self.readers_done.recv_timeout(DRAIN);
+        self.output.ended.open();
+        let _ = self.readers.done.recv_timeout(DRAIN);
         let outcome = process.reap();
         process.keep_watchdog();
 
-        for reader in self.readers {
-            // A reader does not panic; if one did, the end is still to be told.
-            let _ = reader.join();
-        }
+        // Nothing is sent; it ends when both have read all they will.
+        let _ = self.readers.done.recv();
         if let (Some(outcome), Ok(())) = (outcome, self.output.gate.wait()) {
             let event = Event { process: Arc::clone(&process.identity), kind: EventKind::Ended(outcome) };
             let _ = self.output.publisher.publish(event);
         }
         drop(self.unpublished);
+        for reader in self.readers.threads {
+            // A reader does not panic; if one did, its end counts all the same.
+            let _ = reader.join();
+        }
     }
 }
 

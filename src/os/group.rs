@@ -8,51 +8,113 @@ use std::time::Instant;
 #[cfg(target_os = "linux")]
 use parking_lot::Mutex;
 use rustix::process::Pid;
+#[cfg(target_os = "linux")]
+use rustix::process::{getpriority_pgrp, getpriority_process, setpriority_pgrp, setpriority_process};
 
-/// Whether the group holds a process that is neither dead nor a zombie.
+/// Whether the group holds a process that is neither dead nor a zombie, beside its leader, which has left and is not reaped.
 ///
-/// `kill(-group, 0)` cannot tell: it counts the unreaped leader, which must stay unreaped so that the group's id cannot
-/// pass to somebody else. So the process table is read; if it cannot be (no descriptor is free), somebody may live, and the
-/// grace period is waited out. It is read only after a leader has died of a request, never on the way of a process that ends
-/// by itself, and once for all who ask at the same time.
+/// `kill(-group, 0)` cannot tell: it counts the leader, which must stay unreaped so that the group's id cannot pass to somebody
+/// else. Reading the process table can, but takes longer the more processes the machine has; so the group is asked first for
+/// something that all its members have ([`best_of_others`]), and the table is read only as far as that leaves a doubt. If it
+/// cannot be read (no descriptor is free), somebody may live, and the grace period is waited out.
 #[cfg(target_os = "linux")]
 pub fn has_live_members(group: Pid) -> bool {
-    let asked = Instant::now();
-    // Held while the table is read: whoever waits for it gets the answer of a reading that began after it had asked.
-    let mut census = CENSUS.lock();
-    if census.began.is_none_or(|began| began < asked) {
-        *census = Census { began: Some(Instant::now()), live_groups: read_live_groups() };
+    match best_of_others(group) {
+        Ok(Others::None) => false,
+        Ok(Others::OnlyWorst) => WORST_ONES.has(group),
+        Ok(Others::Some) | Err(_) => EVERYBODY.has(group),
     }
-    let group = group.as_raw_nonzero().get();
-    census.live_groups.as_ref().is_none_or(|groups| groups.contains(&group))
+}
+
+/// Who is in a group beside its dead leader, dead or alive, as far as the system says at once.
+#[cfg(target_os = "linux")]
+enum Others {
+    /// Somebody.
+    Some,
+    /// Nobody.
+    None,
+    /// Nobody but such as have the worst priority, perhaps.
+    OnlyWorst,
+}
+
+/// The worst priority that a process can have.
+#[cfg(target_os = "linux")]
+const WORST: i32 = 19;
+
+/// The one thing that the system says of all members of a group at once is the best priority among them. The dead leader counts
+/// as well, so it is given the worst there is, and what is better then is somebody else's. If nobody's is, all are given the next
+/// better one, and the leader the worst again: then that is told apart too. It takes a privilege, which containers may lack.
+#[cfg(target_os = "linux")]
+fn best_of_others(group: Pid) -> rustix::io::Result<Others> {
+    setpriority_process(Some(group), WORST)?;
+    if getpriority_pgrp(Some(group))? < WORST {
+        return Ok(Others::Some);
+    }
+    let all_were_given = setpriority_pgrp(Some(group), WORST - 1).is_ok();
+    setpriority_process(Some(group), WORST)?;
+    if getpriority_pgrp(Some(group))? < WORST {
+        // They were asked to end; until they do, they are what they were.
+        let _ = setpriority_pgrp(Some(group), WORST);
+        return Ok(Others::Some);
+    }
+    Ok(if all_were_given { Others::None } else { Others::OnlyWorst })
+}
+
+/// A reading of the process table, which serves all who ask at the same time.
+#[cfg(target_os = "linux")]
+struct Census {
+    /// Only of processes that have the worst priority: which those are takes one call each, not a file.
+    only_worst: bool,
+    last: Mutex<Reading>,
 }
 
 #[cfg(target_os = "linux")]
-static CENSUS: Mutex<Census> = Mutex::new(Census { began: None, live_groups: None });
-
-/// The groups that had live members when the process table was last read.
-#[cfg(target_os = "linux")]
-struct Census {
+struct Reading {
     began: Option<Instant>,
-    /// `None` if it could not be read.
+    /// The groups that had live members; `None` if the table could not be read.
     live_groups: Option<HashSet<i32>>,
 }
 
 #[cfg(target_os = "linux")]
-fn read_live_groups() -> Option<HashSet<i32>> {
-    let mut groups = HashSet::new();
-    for entry in std::fs::read_dir("/proc").ok()? {
-        let entry = entry.ok()?;
-        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
-            continue;
-        }
-        match std::fs::read(entry.path().join("stat")) {
-            Ok(stat) => groups.extend(live_member_of(&stat)),
-            Err(e) if is_nobody(&e) => {}
-            Err(_) => return None,
-        }
+static EVERYBODY: Census = Census::new(false);
+#[cfg(target_os = "linux")]
+static WORST_ONES: Census = Census::new(true);
+
+#[cfg(target_os = "linux")]
+impl Census {
+    const fn new(only_worst: bool) -> Self {
+        Self { only_worst, last: Mutex::new(Reading { began: None, live_groups: None }) }
     }
-    Some(groups)
+
+    /// Whether the group has live members, among those that are counted.
+    fn has(&self, group: Pid) -> bool {
+        let asked = Instant::now();
+        // Held while the table is read: whoever waits for it gets the answer of a reading that began after it had asked.
+        let mut last = self.last.lock();
+        if last.began.is_none_or(|began| began < asked) {
+            *last = Reading { began: Some(Instant::now()), live_groups: self.read() };
+        }
+        let group = group.as_raw_nonzero().get();
+        last.live_groups.as_ref().is_none_or(|groups| groups.contains(&group))
+    }
+
+    fn read(&self) -> Option<HashSet<i32>> {
+        let mut groups = HashSet::new();
+        for entry in std::fs::read_dir("/proc").ok()? {
+            let entry = entry.ok()?;
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            let Some(pid) = pid else { continue };
+            if self.only_worst && getpriority_process(Some(pid)) != Ok(WORST) {
+                continue;
+            }
+            match std::fs::read(entry.path().join("stat")) {
+                Ok(stat) => groups.extend(live_member_of(&stat)),
+                Err(e) if is_nobody(&e) => {}
+                Err(_) => return None,
+            }
+        }
+        Some(groups)
+    }
 }
 
 /// Whether a process has left between the listing and the reading, or is a stranger's that may not be looked at. Any other

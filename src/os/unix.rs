@@ -11,12 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpgid, kill_process, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Resource, WaitId, WaitIdOptions, WaitIdStatus, getpgid, getrlimit, kill_process, kill_process_group, waitid,
+};
 
 use super::watchdog::Watchdog;
 use crate::model::{Exit, Signal, StdinMode};
@@ -89,7 +91,8 @@ pub fn spawn(plan: &Plan<'_>) -> io::Result<Child> {
     if let Some(base) = plan.base_env {
         command.env_clear().envs(base.iter().map(|(name, value)| (name, value)));
     }
-    for name in plan.hidden_env {
+    // A command whose environment is the host's own is started without making a copy of it.
+    for name in plan.hidden_env.iter().filter(|name| plan.base_env.is_some() || std::env::var_os(name).is_some()) {
         command.env_remove(name);
     }
     command.envs(plan.env.iter().map(|(name, value)| (name, value)));
@@ -260,11 +263,11 @@ pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
 pub struct Ready {
     /// There is something to read, or the end.
     pub data: bool,
-    /// The other end of the wake-up pipe is closed.
+    /// `wake` is readable: its latch is open, or its other end closed.
     pub woken: bool,
 }
 
-/// Waits until `fd` can be read, or `wake` is closed at its other end, or `timeout` has passed (both false).
+/// Waits until `fd` can be read, or `wake` can, or `timeout` has passed (both false).
 ///
 /// # Errors
 /// What the system says to `poll`.
@@ -272,7 +275,7 @@ pub fn wait_readable(fd: impl AsFd, wake: Option<BorrowedFd<'_>>, timeout: Optio
     wait(fd.as_fd(), PollFlags::IN, wake, timeout)
 }
 
-/// Waits until `fd` can be written, has lost its reader, or `wake` is closed at its other end.
+/// Waits until `fd` can be written, has lost its reader, or `wake` can be read.
 ///
 /// # Errors
 /// What the system says to `poll`.
@@ -288,7 +291,7 @@ fn wait(
 ) -> io::Result<Ready> {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
-        // With no wake-up pipe the descriptor itself stands in its place, asking for nothing.
+        // With nothing to wake it the descriptor itself stands in its place, asking for nothing.
         let (waker, wake_flags) = wake.map_or((fd, PollFlags::empty()), |wake| (wake, PollFlags::IN));
         let mut fds = [PollFd::from_borrowed_fd(fd, flags), PollFd::from_borrowed_fd(waker, wake_flags)];
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -320,12 +323,41 @@ pub fn is_hung_up(fd: impl AsFd) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && fds[0].revents().intersects(closed)
 }
 
+/// Whether it is a pipe or a socket.
+pub fn is_stream(fd: impl AsFd) -> bool {
+    let kind = rustix::fs::fstat(fd).map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(rustix::fs::FileType::Fifo | rustix::fs::FileType::Socket))
+}
+
+/// Whether a write of a pipe's or a socket's least size would return at once, be it with an error.
+pub fn is_writable(fd: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && !fds[0].revents().is_empty()
+}
+
 /// How many bytes can be read from a pipe now.
 ///
 /// # Errors
 /// What the system says, on a descriptor that does not know.
 pub fn pending_bytes(fd: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(fd)?)
+}
+
+/// Calls this thread `NAME PID` in the system's lists, where that can be done.
+pub fn name_thread(name: &str, pid: u32) {
+    #[cfg(target_os = "linux")]
+    if let Ok(name) = std::ffi::CString::new(format!("{name} {pid}")) {
+        let _ = rustix::thread::set_name(&name);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (name, pid);
+}
+
+/// Whether address space can run out (`ulimit -v`, strict overcommit), which memory itself does not show.
+pub fn address_space_is_limited() -> bool {
+    static IS_STRICT: OnceLock<bool> = OnceLock::new();
+    let is_strict = || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
+    getrlimit(Resource::As).current.is_some() || *IS_STRICT.get_or_init(is_strict)
 }
 
 /// Looks a bare name up in `path`, the value of a `PATH` variable, for a file that may be executed.

@@ -25,24 +25,32 @@ use wait_timeout::ChildExt;
 
 use super::unix::set_nonblocking;
 
-/// The arguments are groups; `+7` adds one, `-7` takes it out; at the end of the input the groups that are left are killed.
+/// The arguments are groups; `+7` adds one, `-7` takes it out; at the end of the input the groups that are left are killed. They
+/// stand in 256 lists by the rest of the division, so that a thousand cost hardly more than ten.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
-groups=" $* "
+add() { n=$(($1 & 255)); eval "list=\$l$n"; eval "l$n=\"$list $1 \""; }
+for group; do add "$group"; done
 while read -r word; do
     group=${word#?}
     case $word in
-    +*) groups="$groups$group " ;;
-    -*) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+    +*) add "$group" ;;
+    -*) n=$((group & 255)); eval "list=\$l$n"
+        case $list in *" $group "*) eval "l$n=\"${list%% $group *}${list#* $group }\"" ;; esac ;;
     esac
 done
-for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+n=0
+while [ "$n" -lt 256 ]; do
+    eval "list=\$l$n"
+    for group in $list; do kill -s KILL -- "-$group" 2>/dev/null; done
+    n=$((n + 1))
+done
 "#;
 
 /// What the process is called in a list of processes.
 const NAME: &str = "a2e-proc-watchdog";
 
-/// A running watchdog; another is started if it is found dead.
+/// A watchdog, started for the first process, and again if it is found dead.
 pub struct Watchdog(Mutex<State>);
 
 struct State {
@@ -57,17 +65,9 @@ struct Running {
 }
 
 impl Watchdog {
-    /// Starts one.
-    ///
-    /// # Errors
-    /// When there is no `/bin/sh`, or the system gives no process or pipe.
-    pub fn start() -> io::Result<Self> {
-        let mut running = Running::start(&BTreeSet::new())?;
-        // The first wait with a limit sets a signal handler up, and panics if it has no descriptors for that: see that there
-        // are some, and have it done now.
-        drop(UnixStream::pair()?);
-        running.child.wait_timeout(Duration::ZERO)?;
-        Ok(Self(Mutex::new(State { running: Some(running), groups: BTreeSet::new() })))
+    /// One that has nobody to watch over yet.
+    pub fn new() -> Self {
+        Self(Mutex::new(State { running: None, groups: BTreeSet::new() }))
     }
 
     /// Has the group killed should the host be ended from now on.
@@ -82,7 +82,7 @@ impl Watchdog {
         {
             return Ok(());
         }
-        // It is dead, or does not read. Whoever reaps meanwhile waits for the shell to start: the group must not be forgotten
+        // There is none yet, or it is dead, or does not read. Whoever reaps meanwhile waits for the shell to start: the group must not be forgotten
         // by the old one only.
         state.end();
         let restarted = state.start_again();
@@ -153,7 +153,12 @@ impl Running {
             .current_dir("/");
         // A group of its own, so that neither Ctrl-C nor a kill of the host's group reaches it.
         command.process_group(0).stdin(input).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: command.spawn()?, pipe })
+        // The first wait with a limit sets a signal handler up, and panics if it has no descriptors for that: see that there
+        // are some, and have it done now.
+        drop(UnixStream::pair()?);
+        let mut child = command.spawn()?;
+        child.wait_timeout(Duration::ZERO)?;
+        Ok(Self { child, pipe })
     }
 
     fn tell(&mut self, what: char, group: i32) -> io::Result<()> {

@@ -28,6 +28,8 @@ pub struct Connection {
     pub input: Box<dyn Read + Send>,
     /// What the agent is sent.
     pub output: Box<dyn Write + Send>,
+    /// Tells whether a little can be written to the output without waiting, where that can be told.
+    pub room: Option<Room>,
     /// Tells of the input's end before all of it has been read, where that can be told.
     pub hangup: Option<Hangup>,
     /// How it is closed, where that takes more than dropping both directions.
@@ -66,10 +68,31 @@ impl Hangup {
     }
 }
 
+/// Bytes that a pipe or a socket takes at once if it says that it can be written to (`PIPE_BUF` of POSIX, as large as it is on
+/// every system in use; less than what any socket holds).
+pub const AT_ONCE: usize = 4096;
+
+/// Tells whether [`AT_ONCE`] bytes can be written to an output without waiting.
+pub struct Room(OwnedFd);
+
+impl Room {
+    /// Asks the system, if `output` is a pipe or a socket: of others it may promise what they do not hold. `None` too if it has no
+    /// descriptor to spare.
+    pub fn of(output: impl AsFd) -> Option<Self> {
+        let fd = os::is_stream(&output).then(|| output.as_fd().try_clone_to_owned())?;
+        fd.ok().map(Self)
+    }
+
+    /// Whether they can. True also if the other side has gone: writing says so at once.
+    pub fn is_there(&self) -> bool {
+        os::is_writable(&self.0)
+    }
+}
+
 impl Connection {
     /// Any two streams.
     pub fn new(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Self {
-        Self { input: Box::new(input), output: Box::new(output), hangup: None, closing: None }
+        Self { input: Box::new(input), output: Box::new(output), room: None, hangup: None, closing: None }
     }
 
     /// This program's standard input and output, unbuffered. Nothing else may write to standard output.
@@ -78,7 +101,8 @@ impl Connection {
     /// When the system gives no descriptors.
     pub fn stdio() -> io::Result<Self> {
         let hangup = Hangup::of(io::stdin().as_fd().try_clone_to_owned()?);
-        Ok(Self { hangup: Some(hangup), ..Self::new(Input::stdin()?, Output::stdout()?) })
+        let room = Room::of(io::stdout());
+        Ok(Self { hangup: Some(hangup), room, ..Self::new(Input::stdin()?, Output::stdout()?) })
     }
 
     /// Two connected ends within this program, for a host and its client: what one writes the other reads.
@@ -88,6 +112,8 @@ impl Connection {
     pub fn pair() -> io::Result<(Self, Self)> {
         let (from_client, to_host) = io::pipe()?;
         let (from_host, to_client) = io::pipe()?;
-        Ok((Self::new(from_client, to_client), Self::new(from_host, to_host)))
+        let (room, other_room) = (Room::of(&to_client), Room::of(&to_host));
+        let (one, other) = (Self::new(from_client, to_client), Self::new(from_host, to_host));
+        Ok((Self { room, ..one }, Self { room: other_room, ..other }))
     }
 }

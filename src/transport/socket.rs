@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::{Close, Connection, Hangup};
+use super::{Close, Connection, Hangup, Room};
 use crate::count::Slot;
 use crate::os;
 
@@ -87,7 +87,8 @@ impl Connection {
         let hangup = Hangup::of(stream.as_fd().try_clone_to_owned()?);
         let closing = Box::new(Closing { stream: stream.duplicate()?, _slot: slot });
         let input = NotHttp { stream: stream.duplicate()?, seen: Vec::new(), passed: 0, state: Seen::Begin };
-        Ok(Self { hangup: Some(hangup), closing: Some(closing), ..Self::new(input, stream) })
+        let room = Room::of(&stream);
+        Ok(Self { hangup: Some(hangup), closing: Some(closing), room, ..Self::new(input, stream) })
     }
 }
 

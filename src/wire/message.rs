@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::VERSION;
 use super::code::{self, ErrorCode};
 use super::decode::Rejection;
-use crate::model::{Report, Status, fresh_id};
+use crate::ids::fresh_id;
+use crate::model::{Report, Status};
 
 /// A message with its envelope: type, id, version, ts, then the body's own keys.
 #[derive(Serialize)]

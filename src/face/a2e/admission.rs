@@ -2,7 +2,8 @@
 //!
 //! Owned by the connection's peer, on its request thread.
 
-use crate::model::{Secret, fresh_id};
+use crate::ids::fresh_id;
+use crate::model::Secret;
 
 /// The gate in front of `proc/*`.
 pub struct Admission {

@@ -10,6 +10,8 @@ mod many;
 mod outbox;
 mod peer;
 mod trail;
+mod turns;
+mod writer;
 
 use std::io;
 use std::sync::Arc;
@@ -27,8 +29,10 @@ use crate::transport::Connection;
 use crate::wire::MAX_LINE_BYTES;
 use crate::wire::dialect::Dialect;
 pub use many::serve_all;
-use outbox::{Writer, outbox};
+use outbox::Outbox;
 use peer::Peer;
+use turns::Turns;
+use writer::Writer;
 
 /// What an operator may set of the A2E face.
 #[derive(Clone, Debug)]
@@ -134,14 +138,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &Receiver<T>) -> io::Result<Ended> {
     let (session, events) = host.open_session();
     let session = Arc::new(session);
-    let (outbox, answers) = outbox();
-    let Connection { input, output, hangup, closing } = connection;
+    let Connection { input, output, room, hangup, closing } = connection;
 
-    let mut writer = Writer::new(output, answers, events, options);
+    let (lane, answers) = outbox::lane();
+    let writer = Writer::new(output, room, answers, events, options);
     let hurry = writer.hurry();
+    let turns = Turns::new(writer);
+    let outbox = Outbox::new(lane, &turns);
+    let when_published = Arc::clone(&turns);
+    session.call_when_published(move || when_published.take_one());
     let (writer_says, writer_ended) = bounded(1);
     let writer = thread::Builder::new().name("writer".into()).spawn(move || {
-        let _ = writer_says.send(writer.run());
+        let _ = writer_says.send(turns.serve());
     })?;
 
     let mut peer = Peer::new(host, Arc::clone(&session), outbox.clone(), options);

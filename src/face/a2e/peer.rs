@@ -248,6 +248,7 @@ impl Peer {
                     pid: Some(pid),
                     error: String::new(),
                 });
+                self.session.make_ready();
             }
             Err(e) => {
                 let error = code::not_spawned(&e);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::mailbox::{Mailbox, Output};
 use crate::count::{Quota, Slot};
-use crate::model::fresh_id;
+use crate::ids::fresh_id;
 use crate::transport::{Close, Connection, Hangup};
 
 /// How long a message may wait for a host that is busy with those before it.

@@ -1,0 +1,54 @@
+//! Fresh identifiers: UUIDv4 as 32 lower-case hexadecimal digits (R2).
+
+use std::hash::{BuildHasher, RandomState};
+
+use uuid::{Builder, Uuid};
+
+/// One that names something for long: a process, a session. The system draws it.
+pub fn fresh_id() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
+/// Many, for messages, without a call of the system for each: a line of output is put together in less time than that takes.
+/// A count, hashed under two keys that the system has
+/// drawn. Nobody else's keys give the same ids, and nobody without the keys can tell the next one.
+pub struct Ids {
+    keys: [RandomState; 2],
+    count: u64,
+}
+
+impl Ids {
+    /// With keys of their own.
+    pub fn new() -> Self {
+        Self { keys: [RandomState::new(), RandomState::new()], count: 0 }
+    }
+
+    /// Appends an id to `out`.
+    pub fn write(&mut self, out: &mut Vec<u8>) {
+        self.count += 1;
+        let [high, low] = self.keys.each_ref().map(|key| key.hash_one(self.count));
+        let random = u128::from(high) << 64 | u128::from(low);
+        let id = Builder::from_random_bytes(random.to_ne_bytes()).into_uuid();
+        let mut text = Uuid::encode_buffer();
+        out.extend_from_slice(id.simple().encode_lower(&mut text).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_version_4_and_no_two_are_the_same() {
+        let mut ids = Ids::new();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..10_000 {
+            let mut text = Vec::new();
+            ids.write(&mut text);
+            let text = String::from_utf8(text).unwrap();
+            let id = Uuid::parse_str(&text).unwrap();
+            assert_eq!((text.len(), id.get_version_num(), id.get_variant()), (32, 4, uuid::Variant::RFC4122));
+            assert!(seen.insert(text));
+        }
+    }
+}
