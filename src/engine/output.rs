@@ -124,7 +124,8 @@ impl From<Closed> for Stop {
 
 impl<P: AsFd + Read> Reader<'_, P> {
     fn run(&mut self) -> Result<(), Closed> {
-        let mut buffer = vec![0; READ];
+        // Taken with the first word: most processes say nothing for most of the time, and many have nothing to say on one stream.
+        let mut buffer = Vec::new();
         let mut last_read = Instant::now();
         loop {
             if self.drain.is_none() && self.shared.exited.load(Ordering::Acquire) {
@@ -134,17 +135,7 @@ impl<P: AsFd + Read> Reader<'_, P> {
             if self.drain.as_ref().is_some_and(Drain::is_over) {
                 break;
             }
-            let step = match self.pipe.read(&mut buffer) {
-                Ok(0) => Err(Stop::End),
-                Ok(count) => {
-                    last_read = Instant::now();
-                    self.take(&buffer[..count]).map_err(Stop::from)
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(last_read),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-                Err(_) => Err(Stop::End),
-            };
-            match step {
+            match self.step(&mut buffer, &mut last_read) {
                 Ok(()) => {}
                 Err(Stop::End) => break,
                 Err(Stop::Closed) => return Err(Closed),
@@ -152,6 +143,26 @@ impl<P: AsFd + Read> Reader<'_, P> {
         }
         let rest = self.splitter.finish();
         self.publish_chunk(rest)
+    }
+
+    /// Reads once, or waits until there is something to read.
+    fn step(&mut self, buffer: &mut Vec<u8>, last_read: &mut Instant) -> Result<(), Stop> {
+        if buffer.is_empty() {
+            if self.drain.is_none() && !self.wait(*last_read)? {
+                return Ok(());
+            }
+            buffer.resize(READ, 0);
+        }
+        match self.pipe.read(buffer) {
+            Ok(0) => Err(Stop::End),
+            Ok(count) => {
+                *last_read = Instant::now();
+                Ok(self.take(&buffer[..count])?)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(*last_read).map(drop),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(_) => Err(Stop::End),
+        }
     }
 
     fn take(&mut self, data: &[u8]) -> Result<(), Closed> {
@@ -178,8 +189,8 @@ impl<P: AsFd + Read> Reader<'_, P> {
         Ok(())
     }
 
-    /// Waits for more to read. What has been quiet for long enough is sent meanwhile.
-    fn wait(&mut self, last_read: Instant) -> Result<(), Stop> {
+    /// Waits for more to read, and says whether there is. What has been quiet for long enough is sent meanwhile.
+    fn wait(&mut self, last_read: Instant) -> Result<bool, Stop> {
         let quiet = self.splitter.has_partial().then(|| last_read + QUIET);
         if let Some(drain) = &mut self.drain {
             // The pipe is empty: all that the process wrote before it ended has been read.
@@ -194,7 +205,7 @@ impl<P: AsFd + Read> Reader<'_, P> {
             let partial = self.splitter.flush();
             self.publish_chunk(partial)?;
         }
-        Ok(())
+        Ok(ready.data)
     }
 
     fn publish_chunk(&mut self, chunk: Option<Chunk>) -> Result<(), Closed> {
