@@ -9,9 +9,9 @@ pub fn fresh_id() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
-/// Many, for messages, without a call of the system for each: a line of output is put together in less time than that takes.
-/// A count, hashed under two keys that the system has
-/// drawn. Nobody else's keys give the same ids, and nobody without the keys can tell the next one.
+/// Many, for messages, without a call of the system for each: a line of output is put together in less time than that takes. A
+/// count, hashed under two keys that come of what the system has drawn. Nobody else's give the same ids, and nobody without them
+/// can tell the next one.
 pub struct Ids {
     keys: [RandomState; 2],
     count: u64,

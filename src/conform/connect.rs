@@ -2,7 +2,7 @@
 //! (`conformance/README.md`, Over a socket or HTTP). `judge` starts hosts by it, `peer` opens connections.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -113,9 +113,9 @@ impl Connect {
     ///
     /// # Errors
     /// If there is no free port, or the address is none.
-    pub fn filled(&self, command: &str, folder: &Path) -> Result<(Address, String), String> {
+    pub fn filled(&self, command: &str, folder: &Path) -> Result<(Address, String, Port), String> {
         let port = free_port()?;
-        Ok((fill(&self.address, folder, port).parse()?, fill(command, folder, port)))
+        Ok((fill(&self.address, folder, port.number).parse()?, fill(command, folder, port.number), port))
     }
 
     /// Whether somebody listens, for a host that runs already.
@@ -133,19 +133,27 @@ fn fill(text: &str, folder: &Path, port: u16) -> String {
     text.replace("{tmp}", &folder.to_string_lossy()).replace("{port}", &port.to_string())
 }
 
-/// A port of the loopback interface that nobody has, and that no other case of this run gets. It lies below the ports that
-/// the system gives to whoever connects.
-fn free_port() -> Result<u16, String> {
+/// A port that is one case's own while this is held.
+pub struct Port {
+    number: u16,
+    /// The same port of another protocol, by which other runs see that it is taken while nobody listens yet.
+    _claim: UdpSocket,
+}
+
+/// A port of the loopback interface that nobody has, and that no other case gets, of this run or another. It lies below the ports
+/// that the system gives to whoever connects.
+fn free_port() -> Result<Port, String> {
     const FIRST: u16 = 10_240;
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Runs beside this one begin elsewhere.
-    let start = (std::process::id() % u32::from(COUNT)).wrapping_mul(97) % u32::from(COUNT);
+    // Runs beside this one begin elsewhere, far away even if they were started at the same time.
+    let start = std::process::id().wrapping_mul(0x9E37_79B1) % u32::from(COUNT);
     for _ in 0..COUNT {
         let offset = (start + u32::from(NEXT.fetch_add(1, Ordering::Relaxed))) % u32::from(COUNT);
         let port = FIRST + u16::try_from(offset).map_err(|e| e.to_string())?;
+        let Ok(claim) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
+            return Ok(Port { number: port, _claim: claim });
         }
     }
     Err("no port of 127.0.0.1 is free".to_owned())
@@ -181,7 +189,7 @@ mod tests {
             assert!(text.parse::<Address>().unwrap_err().contains("unix:PATH"), "{text}");
         }
         let connect = Connect::new("unix:{tmp}/s", false).unwrap();
-        let (address, command) = connect.filled("host '{tmp}/s' {port} {other}", Path::new("/t")).unwrap();
+        let (address, command, _port) = connect.filled("host '{tmp}/s' {port} {other}", Path::new("/t")).unwrap();
         assert_eq!(address, Address::Unix("/t/s".to_owned()));
         let port = command.strip_prefix("host '/t/s' ").and_then(|rest| rest.strip_suffix(" {other}"));
         assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{command}");
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_port_is_given_once() {
-        let ports: std::collections::BTreeSet<_> = (0..50).map(|_| free_port().unwrap()).collect();
+        let ports: std::collections::BTreeSet<_> = (0..50).map(|_| free_port().unwrap().number).collect();
         assert_eq!(ports.len(), 50);
     }
 }

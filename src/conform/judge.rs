@@ -138,17 +138,18 @@ impl Bench<'_> {
     /// The program, ready to be talked to; or why there is none, and what it said on standard error.
     fn start(&self, setup: &Setup, env: &[(String, String)], folder: &Path) -> Result<Program, (String, String)> {
         let silent = |words: String| (words, String::new());
-        let (address, command) = match &self.connect {
-            None => (None, self.command.clone()),
+        let (address, command, port) = match &self.connect {
+            None => (None, self.command.clone(), None),
             Some(connect) => {
-                let (address, command) = connect.filled(&self.command, folder).map_err(silent)?;
+                let (address, command, port) = connect.filled(&self.command, folder).map_err(silent)?;
                 if connect.running {
                     return Program::running(address, self.time_scale).map_err(silent);
                 }
-                (Some(address), command)
+                (Some(address), command, Some(port))
             }
         };
         let mut program = Program::start(&command, &setup.args, env, address, self.time_scale).map_err(silent)?;
+        program.port = port;
         match program.connect() {
             Ok(()) => Ok(program),
             Err(words) => {

@@ -13,7 +13,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use wait_timeout::ChildExt;
 
-use super::connect::{Address, Socket};
+use super::connect::{Address, Port, Socket};
 use super::http;
 use super::leftovers;
 use super::lines::{Reading, Said, keep_tail, lines_of, lock, named, say_lines, write_all};
@@ -51,6 +51,8 @@ pub struct Program {
     mark: String,
     /// Where it listens; none if it speaks on its standard streams.
     address: Option<Address>,
+    /// The port that is kept for it.
+    pub port: Option<Port>,
     connections: Vec<Connection>,
     said: Receiver<Said>,
     says: SyncSender<Said>,
@@ -77,6 +79,7 @@ impl Program {
             child: None,
             mark: leftovers::fresh_mark(),
             address,
+            port: None,
             connections: Vec::new(),
             said,
             says,

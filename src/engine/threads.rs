@@ -46,7 +46,7 @@ impl Threads {
         let (done, both_done) = bounded::<()>(0);
         let stdout = start_reader(Stream::Stdout, done.clone())?;
         let stderr = start_reader(Stream::Stderr, done)?;
-        // The waiter is not joined: the last thing it does is to reap, or to publish the terminal event and count itself out.
+        // The waiter is not joined: the last thing it does is to count itself out.
         let (waiter, handed_over) = bounded::<Waiter>(1);
         named("wait").spawn(move || {
             if let Ok(waiter) = handed_over.recv() {

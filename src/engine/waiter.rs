@@ -62,11 +62,11 @@ impl Waiter {
             let event = Event { process: Arc::clone(&process.identity), kind: EventKind::Ended(outcome) };
             let _ = self.output.publisher.publish(event);
         }
-        drop(self.unpublished);
         for reader in self.readers.threads {
             // A reader does not panic; if one did, its end counts all the same.
             let _ = reader.join();
         }
+        drop(self.unpublished);
     }
 }
 

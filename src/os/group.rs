@@ -47,10 +47,12 @@ const WORST: i32 = 19;
 #[cfg(target_os = "linux")]
 fn best_of_others(group: Pid) -> rustix::io::Result<Others> {
     setpriority_process(Some(group), WORST)?;
-    if getpriority_pgrp(Some(group))? < WORST {
+    // Anything else is a better one, or comes of a system that only seems to know the call.
+    if getpriority_pgrp(Some(group))? != WORST {
         return Ok(Others::Some);
     }
-    let all_were_given = setpriority_pgrp(Some(group), WORST - 1).is_ok();
+    let were_set = setpriority_pgrp(Some(group), WORST - 1).is_ok();
+    let all_were_given = were_set && getpriority_pgrp(Some(group))? == WORST - 1;
     setpriority_process(Some(group), WORST)?;
     if getpriority_pgrp(Some(group))? < WORST {
         // They were asked to end; until they do, they are what they were.

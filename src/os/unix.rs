@@ -100,6 +100,10 @@ pub fn spawn(plan: &Plan<'_>) -> io::Result<Child> {
         command.current_dir(cwd);
     }
 
+    // Before the child, which would be unguarded while the shell starts.
+    if let Some(watchdog) = plan.watchdog {
+        watchdog.make_ready();
+    }
     let mut tries = BUSY_TRIES;
     let child = loop {
         match command.spawn() {
@@ -357,7 +361,9 @@ pub fn name_thread(name: &str, pid: u32) {
 pub fn address_space_is_limited() -> bool {
     static IS_STRICT: OnceLock<bool> = OnceLock::new();
     let is_strict = || std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
-    getrlimit(Resource::As).current.is_some() || *IS_STRICT.get_or_init(is_strict)
+    // The second counts private memory too.
+    let is_limited = |resource| getrlimit(resource).current.is_some();
+    is_limited(Resource::As) || is_limited(Resource::Data) || *IS_STRICT.get_or_init(is_strict)
 }
 
 /// Looks a bare name up in `path`, the value of a `PATH` variable, for a file that may be executed.

@@ -14,14 +14,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, PipeWriter, Write};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::process::Pid;
-use wait_timeout::ChildExt;
 
 use super::unix::set_nonblocking;
 
@@ -70,6 +68,14 @@ impl Watchdog {
         Self(Mutex::new(State { running: None, groups: BTreeSet::new() }))
     }
 
+    /// Has one run before there is anybody to watch over. If that fails, [`Watchdog::guard`] tries again, and says so.
+    pub fn make_ready(&self) {
+        let mut state = self.0.lock();
+        if state.running.is_none() {
+            let _ = state.start_again();
+        }
+    }
+
     /// Has the group killed should the host be ended from now on.
     ///
     /// # Errors
@@ -82,8 +88,8 @@ impl Watchdog {
         {
             return Ok(());
         }
-        // There is none yet, or it is dead, or does not read. Whoever reaps meanwhile waits for the shell to start: the group must not be forgotten
-        // by the old one only.
+        // There is none yet, or it is dead, or does not read. Whoever reaps meanwhile waits for the shell to start: the group must
+        // not be forgotten by the old one only.
         state.end();
         let restarted = state.start_again();
         if restarted.is_err() {
@@ -118,8 +124,12 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         let Some(Running { mut child, pipe }) = self.0.get_mut().running.take() else { return };
         drop(pipe);
-        // It sees the end of its input and ends too. A stuck one is left to whoever adopts it.
-        let _ = child.wait_timeout(Duration::from_secs(1));
+        // It sees the end of its input and ends too. A stuck one is left to whoever adopts it. (Not `wait_timeout`: it needs
+        // descriptors, and panics without.)
+        let start = Instant::now();
+        while child.try_wait().is_ok_and(|left| left.is_none()) && start.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -153,12 +163,8 @@ impl Running {
             .current_dir("/");
         // A group of its own, so that neither Ctrl-C nor a kill of the host's group reaches it.
         command.process_group(0).stdin(input).stdout(Stdio::null()).stderr(Stdio::null());
-        // The first wait with a limit sets a signal handler up, and panics if it has no descriptors for that: see that there
-        // are some, and have it done now.
-        drop(UnixStream::pair()?);
-        let mut child = command.spawn()?;
-        child.wait_timeout(Duration::ZERO)?;
-        Ok(Self { child, pipe })
+        // Nothing may fail from here on: a shell whose pipe is closed kills the groups that it was told of.
+        Ok(Self { child: command.spawn()?, pipe })
     }
 
     fn tell(&mut self, what: char, group: i32) -> io::Result<()> {

@@ -68,8 +68,8 @@ impl Hangup {
     }
 }
 
-/// Bytes that a pipe or a socket takes at once if it says that it can be written to (`PIPE_BUF` of POSIX, as large as it is on
-/// every system in use; less than what any socket holds).
+/// Bytes that a pipe or a socket takes at once if it says that it can be written to, on Linux: a pipe says so if it has a page
+/// free, a socket if it has more than that. (TCP may wait all the same where the whole system has no memory for it.)
 pub const AT_ONCE: usize = 4096;
 
 /// Tells whether [`AT_ONCE`] bytes can be written to an output without waiting.
@@ -79,7 +79,9 @@ impl Room {
     /// Asks the system, if `output` is a pipe or a socket: of others it may promise what they do not hold. `None` too if it has no
     /// descriptor to spare.
     pub fn of(output: impl AsFd) -> Option<Self> {
-        let fd = os::is_stream(&output).then(|| output.as_fd().try_clone_to_owned())?;
+        // Elsewhere a pipe may promise as little as 512 bytes.
+        let can_tell = cfg!(target_os = "linux") && os::is_stream(&output);
+        let fd = can_tell.then(|| output.as_fd().try_clone_to_owned())?;
         fd.ok().map(Self)
     }
 
@@ -112,8 +114,8 @@ impl Connection {
     pub fn pair() -> io::Result<(Self, Self)> {
         let (from_client, to_host) = io::pipe()?;
         let (from_host, to_client) = io::pipe()?;
-        let (room, other_room) = (Room::of(&to_client), Room::of(&to_host));
-        let (one, other) = (Self::new(from_client, to_client), Self::new(from_host, to_host));
-        Ok((Self { room, ..one }, Self { room: other_room, ..other }))
+        // The client's side has none: it holds the output open, and a client may take its side apart to close just that.
+        let room = Room::of(&to_client);
+        Ok((Self { room, ..Self::new(from_client, to_client) }, Self::new(from_host, to_host)))
     }
 }

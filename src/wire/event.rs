@@ -1,8 +1,8 @@
 //! Events as bytes, straight into the writer's buffer. This is the way of every line of output, so it does by hand what
 //! `serde_json` does for the other messages; the tests hold it to what `serde_json` would write.
 //!
-//! What it buys, measured (BENCHMARKS.md): what is the same for all lines of one read is put together once, ids are fetched
-//! many at a time, and text is escaped once, not written as JSON and then again as a JSON string.
+//! What it buys, measured (BENCHMARKS.md): what is the same for all lines of one read is put together once, ids take
+//! no system call, and text is escaped once, not written as JSON and then again as a JSON string.
 
 use std::collections::HashMap;
 use std::time::SystemTime;

@@ -156,10 +156,15 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     let (closed, admitted, trail) = (peer.closed(), peer.admitted(), peer.trail());
     let max_line_bytes = options.max_line_bytes;
     let (peer_says, requests_ended) = bounded(2);
-    thread::Builder::new().name("requests".into()).spawn(move || {
+    let requests = thread::Builder::new().name("requests".into()).spawn(move || {
         peer.run(input, hangup, max_line_bytes, |timeout| drop(peer_says.send(Reason::Shutdown(timeout))));
         let _ = peer_says.send(Reason::InputEnded);
-    })?;
+    });
+    if let Err(e) = requests {
+        // The writer's thread holds the output.
+        outbox.finish();
+        return Err(e);
+    }
 
     let handshake = match options.handshake_within.filter(|_| options.auth_token.is_some()) {
         Some(time) => Handshake { due: after(time), admitted },

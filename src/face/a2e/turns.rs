@@ -30,27 +30,51 @@ pub struct Turns {
 }
 
 struct Seat {
-    /// Absent while somebody has it, and when it is over.
+    /// Absent while somebody has it, and once its thread has ended.
     writer: Option<Writer>,
     /// The thread is to come.
     called: bool,
     /// Why nothing more can be said.
     broken: Option<io::Error>,
-    over: bool,
+}
+
+/// Somebody's, while they say something. A panic there must not leave a session that is mute for good.
+struct Hands<'a> {
+    turns: &'a Turns,
+    writer: Option<Writer>,
+}
+
+impl Drop for Hands<'_> {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            self.turns.seat.lock().broken = Some(io::Error::other("saying something panicked"));
+            self.turns.called.notify_one();
+        }
+    }
+}
+
+impl Seat {
+    /// The writer, unless it broke in somebody's hands: half a line may have been written, and nothing may follow that.
+    fn take_whole(&mut self) -> Option<Writer> {
+        if self.broken.is_none() { self.writer.take() } else { None }
+    }
 }
 
 impl Turns {
     /// Nobody has the writer yet.
     pub fn new(writer: Writer) -> Arc<Self> {
-        let seat = Seat { writer: Some(writer), called: false, broken: None, over: false };
+        let seat = Seat { writer: Some(writer), called: false, broken: None };
         Arc::new(Self { seat: Mutex::new(seat), called: Condvar::new() })
     }
 
     /// For whoever has queued something: has it said, now or soon. Never waits.
     pub fn take_one(&self) {
         for turn in 1..=TURNS {
-            let Some(mut writer) = self.seat.lock().writer.take() else { return };
+            let Some(writer) = self.seat.lock().take_whole() else { return };
+            let mut hands = Hands { turns: self, writer: Some(writer) };
+            let Some(writer) = &mut hands.writer else { return };
             let said = writer.say_little();
+            let Some(writer) = hands.writer.take() else { return };
             if !self.put_back(writer, said, turn == TURNS) {
                 return;
             }
@@ -61,50 +85,45 @@ impl Turns {
     /// tries. True if it may try again.
     fn put_back(&self, writer: Writer, said: io::Result<Said>, last: bool) -> bool {
         let mut seat = self.seat.lock();
-        if seat.over {
-            return false;
-        }
         let may_go_on = !last && matches!(said, Ok(Said::All));
         let has_more = writer.has_more();
         if said.is_err() || (has_more && !may_go_on) {
             seat.called = true;
             self.called.notify_one();
         }
-        seat.broken = said.err();
+        if let Err(e) = said {
+            seat.broken = Some(e);
+        }
         seat.writer = Some(writer);
         has_more && may_go_on
     }
 
     /// The thread `writer`: comes when it is called, until it is told to finish and all that was queued by then is written.
     pub fn serve(&self) -> io::Result<()> {
-        let end = loop {
-            let (mut writer, broken) = self.wait_for_call();
-            if let Some(e) = broken {
-                break Err(e);
+        // Whatever ends it, nobody can take the writer from here on: the output is closed by being dropped.
+        loop {
+            let mut writer = self.wait_for_call()?;
+            if writer.say_all()? {
+                return Ok(());
             }
-            match writer.say_all() {
-                Ok(false) => drop(self.put_back(writer, Ok(Said::All), true)),
-                Ok(true) => break Ok(()),
-                Err(e) => break Err(e),
-            }
-        };
-        let mut seat = self.seat.lock();
-        seat.over = true;
-        let writer = seat.writer.take();
-        // The output is closed by being dropped, which may take its time.
-        drop(seat);
-        drop(writer);
-        end
+            self.put_back(writer, Ok(Said::All), true);
+        }
     }
 
-    fn wait_for_call(&self) -> (Writer, Option<io::Error>) {
+    fn wait_for_call(&self) -> io::Result<Writer> {
         let mut seat = self.seat.lock();
         loop {
+            if let Some(e) = seat.broken.take() {
+                let writer = seat.writer.take();
+                drop(seat);
+                drop(writer);
+                return Err(e);
+            }
             if seat.called
                 && let Some(writer) = seat.writer.take()
             {
                 seat.called = false;
-                return (writer, seat.broken.take());
+                return Ok(writer);
             }
             self.called.wait(&mut seat);
         }
@@ -183,6 +202,46 @@ mod tests {
         assert!(!writer.is_finished());
         assert_eq!(ids(agent), (0..2_000).map(|n| format!("{n:05}")).collect::<Vec<_>>());
         writer.join().unwrap().unwrap();
+    }
+
+    /// An output that takes half of what it is given, once, and then fails as if somebody had pulled a plug.
+    struct Torn(Vec<u8>, std::sync::mpsc::Sender<Vec<u8>>);
+
+    impl io::Write for Torn {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if !self.0.is_empty() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.0.extend_from_slice(&bytes[..bytes.len() / 2]);
+            Ok(bytes.len() / 2)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Drop for Torn {
+        fn drop(&mut self) {
+            let _ = self.1.send(std::mem::take(&mut self.0));
+        }
+    }
+
+    #[test]
+    fn nothing_follows_half_a_line() {
+        let (_agent, pipe) = io::pipe().unwrap();
+        let (lane, answers) = lane();
+        let (tells, told) = std::sync::mpsc::channel();
+        let output = Box::new(Torn(Vec::new(), tells));
+        let events = crossbeam_channel::never();
+        let turns = Turns::new(Writer::new(output, Room::of(&pipe), answers, events, &Options::default()));
+        let outbox = Outbox::new(lane, &turns);
+        for n in 1..=3 {
+            say(&outbox, n.to_string(), 100);
+        }
+        assert_eq!(turns.serve().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let written = String::from_utf8(told.recv().unwrap()).unwrap();
+        assert!(!written.contains('\n') && written.matches("\"type\"").count() == 1, "{written}");
     }
 
     #[test]

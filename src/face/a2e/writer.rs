@@ -19,7 +19,8 @@ use crate::wire::event::EventEncoder;
 /// Bytes after which it writes, though there is more to say.
 const BATCH: usize = 64 * 1024;
 
-/// The most output, in bytes and in lines, that is taken for little: on the wire a line has some 250 bytes more.
+/// The most output, in bytes and in lines, that is taken for little: on the wire a line has some 250 bytes more. Even if every byte
+/// of it and of the spawn request's id (1 KiB) is escaped, it stays below [`BATCH`], at which saying an event may wait.
 const LITTLE: (usize, usize) = (1024, 4);
 
 /// Makes a writer leave out the output that is still to be said: there is only time for answers and ends.
@@ -220,7 +221,7 @@ impl Writer {
     }
 }
 
-/// Whether an event is so little that saying it takes no more than [`AT_ONCE`] bytes, or not many more.
+/// Whether an event is so little that saying it hardly ever takes more than [`AT_ONCE`] bytes.
 fn is_little(event: &Event) -> bool {
     match &event.kind {
         EventKind::Output { chunk, .. } => chunk.bytes().len() <= LITTLE.0 && chunk.pieces().count() <= LITTLE.1,
