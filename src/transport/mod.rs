@@ -119,3 +119,19 @@ impl Connection {
         Ok((Self { room, ..Self::new(from_client, to_client) }, Self::new(from_host, to_host)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_of_a_pair_s_other_end_is_all_that_holds_it_open() {
+        let (mut host, client) = Connection::pair().unwrap();
+        // As an embedder takes its side apart: what it does not name stays where it is.
+        let Connection { input: _input, output: to_host, .. } = client;
+        drop(to_host);
+        let (says, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || says.send(host.input.read(&mut [0]).unwrap()));
+        assert_eq!(said.recv_timeout(std::time::Duration::from_secs(30)), Ok(0), "the input has not ended");
+    }
+}

@@ -10,7 +10,7 @@
 //! 3. The first puts the writer back, and the event would wait for whoever comes next.
 //!
 //! So whoever puts the writer back looks at the lanes once more, under the lock: what was queued before somebody found the writer
-//! taken, under the same lock, is seen then. If there is anything, the thread is called.
+//! taken, under the same lock, is seen then. If there is anything, it tries again, a few times, or calls the thread.
 
 use std::io;
 use std::sync::Arc;
