@@ -109,15 +109,17 @@ impl Publisher {
     /// A closed gate for one process's events.
     pub fn gate(&self, timer: TimerHandle) -> (Gate, GateWait) {
         let (closed, gate) = bounded(0);
-        (Gate { closed, timer }, GateWait { gate, closed: self.closed.clone() })
+        (Gate { closed: Some(closed), timer, answered: None }, GateWait { gate, closed: self.closed.clone() })
     }
 }
 
 /// Keeps the events of one process back until its spawn has been answered (R13). Opens when it is dropped.
 #[must_use = "the process's events wait until the gate is opened"]
 pub struct Gate {
-    closed: Sender<Infallible>,
+    /// Taken when it is opened later than the answer.
+    closed: Option<Sender<Infallible>>,
     timer: TimerHandle,
+    answered: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The waiting side of a [`Gate`].
@@ -128,14 +130,27 @@ pub struct GateWait {
 }
 
 impl Gate {
+    /// Has `act` done once the spawn has been answered, or will not be: what need not hold up the answer. It must not wait.
+    pub(super) fn once_answered(&mut self, act: Box<dyn FnOnce() + Send>) {
+        self.answered = Some(act);
+    }
+
     /// Lets the events through.
     pub fn open(self) {}
 
     /// Lets the events through after `delay` (R19).
-    pub fn open_after(self, delay: Duration) {
-        let Self { closed, timer } = self;
+    pub fn open_after(mut self, delay: Duration) {
         if !delay.is_zero() {
-            timer.after(delay, move || drop(closed));
+            let closed = self.closed.take();
+            self.timer.after(delay, move || drop(closed));
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(act) = self.answered.take() {
+            act();
         }
     }
 }

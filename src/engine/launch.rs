@@ -69,7 +69,7 @@ impl Launch<'_> {
                 return Err(failure);
             }
         };
-        let (gate, gate_wait) = self.publisher.gate(self.timer.clone());
+        let (mut gate, gate_wait) = self.publisher.gate(self.timer.clone());
         let output = Arc::new(output::Shared {
             identity: Arc::new(Identity { id: id.clone(), pid, tag: request.tag.clone() }),
             publisher: self.publisher.clone(),
@@ -96,12 +96,13 @@ impl Launch<'_> {
             process.ask_to_end(Cause::SessionEnd, false);
         }
         process.start_time_limit();
-        threads.serve(pipes.stdout, pipes.stderr, &output, |readers| Waiter {
+        let read = threads.serve(pipes.stdout, pipes.stderr, &output, |readers| Waiter {
             process,
             output: Arc::clone(&output),
             readers,
             unpublished: place.unpublished,
         });
+        gate.once_answered(read);
         Ok(Spawned { id, pid, gate })
     }
 }

@@ -65,11 +65,10 @@ impl Host {
     ///
     /// # Errors
     /// Of the kind [`std::io::ErrorKind::InvalidInput`] when a launcher is not there, or commands cannot be cut off the network.
-    /// When the system gives no thread for the timer, or SIGCHLD cannot be caught.
+    /// When SIGCHLD cannot be caught.
     pub fn new(config: Config) -> Result<Self, Failure> {
         signals::keep_child_exits().map_err(|e| Failure::new("catch SIGCHLD", e))?;
         let policy = Policy::new(&config)?;
-        let timer = Timer::start().map_err(|e| Failure::new("start the timer thread", e))?;
         let watchdog = config.watchdog.then(|| Arc::new(Watchdog::new()));
         let most = if config.max_total_procs == 0 { usize::MAX } else { config.max_total_procs };
         Ok(Self {
@@ -77,7 +76,7 @@ impl Host {
                 running: Quota::new(most),
                 config,
                 policy,
-                timer,
+                timer: Timer::default(),
                 watchdog,
                 spare: Spare::default(),
             }),

@@ -175,11 +175,12 @@ impl Session {
             stdin: request.stdin,
             watchdog: self.host.watchdog.as_ref(),
         };
+        let timer = self.host.timer.handle().map_err(|e| Failure::new("start the timer thread", e))?;
         spare_memory().map_err(|e| Failure::new("start one more process", e))?;
         let child = os::spawn(&plan).map_err(|e| self.blame(request, &exec, e))?;
         let launch = Launch {
             config: &self.host.config,
-            timer: self.host.timer.handle(),
+            timer,
             registry: &self.registry,
             publisher: &self.publisher,
             time_limit: policy.time_limit(request.timeout),

@@ -2,7 +2,11 @@
 //!
 //! Starting threads takes a third of the time of a spawn, so whoever has answered one may have those of the next made ready
 //! (`Spare`). Threads that are not used end when they are dropped.
+//!
+//! For the same reason the readers are woken only when the spawn has been answered, and stay until the last event is published:
+//! three threads that wake or go while an answer is on its way take the processor from it.
 
+use std::convert::Infallible;
 use std::io;
 use std::process::{ChildStderr, ChildStdout};
 use std::sync::Arc;
@@ -23,6 +27,7 @@ pub(super) struct Threads {
     stderr: Reader<ChildStderr>,
     waiter: Sender<Waiter>,
     done: Receiver<()>,
+    stay: Sender<Infallible>,
 }
 
 struct Reader<P> {
@@ -35,6 +40,8 @@ pub(super) struct Readers {
     pub threads: [JoinHandle<()>; 2],
     /// Disconnected when both are done.
     pub done: Receiver<()>,
+    /// They go when this is dropped.
+    pub stay: Sender<Infallible>,
 }
 
 impl Threads {
@@ -44,8 +51,9 @@ impl Threads {
     /// When the system gives no thread; those that have started end.
     pub fn start() -> io::Result<Self> {
         let (done, both_done) = bounded::<()>(0);
-        let stdout = start_reader(Stream::Stdout, done.clone())?;
-        let stderr = start_reader(Stream::Stderr, done)?;
+        let (stay, may_go) = bounded(0);
+        let stdout = start_reader(Stream::Stdout, done.clone(), may_go.clone())?;
+        let stderr = start_reader(Stream::Stderr, done, may_go)?;
         // The waiter is not joined: the last thing it does is to count itself out.
         let (waiter, handed_over) = bounded::<Waiter>(1);
         named("wait").spawn(move || {
@@ -54,22 +62,27 @@ impl Threads {
                 waiter.run();
             }
         })?;
-        Ok(Self { stdout, stderr, waiter, done: both_done })
+        Ok(Self { stdout, stderr, waiter, done: both_done, stay })
     }
 
-    /// Has the readers read, as soon as the gate of `shared` is open, and the waiter wait.
+    /// Has the waiter wait, and returns what has the readers read, as soon as the gate of `shared` is open.
     pub fn serve(
         self,
         stdout: ChildStdout,
         stderr: ChildStderr,
         shared: &Arc<Shared>,
         waiter: impl FnOnce(Readers) -> Waiter,
-    ) {
+    ) -> Box<dyn FnOnce() + Send> {
+        let readers = [self.stdout.thread, self.stderr.thread];
+        let readers = Readers { threads: readers, done: self.done, stay: self.stay };
         // Each thread waits for just this, so it is there to take it.
-        let _ = self.stdout.job.send((stdout, Arc::clone(shared)));
-        let _ = self.stderr.job.send((stderr, Arc::clone(shared)));
-        let readers = Readers { threads: [self.stdout.thread, self.stderr.thread], done: self.done };
         let _ = self.waiter.send(waiter(readers));
+        let (out, err) = (self.stdout.job, self.stderr.job);
+        let shared = Arc::clone(shared);
+        Box::new(move || {
+            let _ = out.send((stdout, Arc::clone(&shared)));
+            let _ = err.send((stderr, shared));
+        })
     }
 }
 
@@ -80,6 +93,7 @@ fn named(name: &str) -> thread::Builder {
 fn start_reader<P: io::Read + std::os::fd::AsFd + Send + 'static>(
     stream: Stream,
     done: Sender<()>,
+    may_go: Receiver<Infallible>,
 ) -> io::Result<Reader<P>> {
     let name = match stream {
         Stream::Stdout => "out",
@@ -92,6 +106,7 @@ fn start_reader<P: io::Read + std::os::fd::AsFd + Send + 'static>(
             output::read(pipe, stream, &shared);
         }
         drop(done);
+        let _ = may_go.recv();
     })?;
     Ok(Reader { job, thread })
 }

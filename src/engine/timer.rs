@@ -1,4 +1,5 @@
-//! Things to be done later, on one thread per host: time limits, grace periods, answers that wait at most so long.
+//! Things to be done later, on one thread per host: time limits, grace periods, answers that wait at most so long. The thread
+//! is started for the first process: a host that has none yet needs no clock, and is there sooner.
 //!
 //! Owner of the pending actions: [`Shared`], under its lock. Actions run on the thread `timer` with no lock held, and must
 //! not block. An action that is cancelled is dropped at once, so a process that has ended holds nothing here, however long
@@ -14,20 +15,22 @@ use parking_lot::{Condvar, Mutex};
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// The thread; it is joined when this is dropped, and pending actions are dropped with it.
+/// The thread, once it is needed; it is joined when this is dropped, and pending actions are dropped with it.
+#[derive(Default)]
 pub struct Timer {
     handle: TimerHandle,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Lets actions be scheduled on a [`Timer`].
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct TimerHandle(Arc<Shared>);
 
 /// Names one scheduled action, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerKey(Instant, u64);
 
+#[derive(Default)]
 struct Shared {
     pending: Mutex<Pending>,
     changed: Condvar,
@@ -41,20 +44,17 @@ struct Pending {
 }
 
 impl Timer {
-    /// Starts the thread.
+    /// A handle to schedule with. The first one starts the thread.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared { pending: Mutex::default(), changed: Condvar::new() });
-        let run = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("timer".into()).spawn(move || run.run())?;
-        Ok(Self { handle: TimerHandle(shared), thread: Some(thread) })
-    }
-
-    /// A handle to schedule with.
-    pub fn handle(&self) -> TimerHandle {
-        self.handle.clone()
+    /// When the system gives no thread; the next one tries again.
+    pub fn handle(&self) -> io::Result<TimerHandle> {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let shared = Arc::clone(&self.handle.0);
+            *thread = Some(thread::Builder::new().name("timer".into()).spawn(move || shared.run())?);
+        }
+        Ok(self.handle.clone())
     }
 }
 
@@ -62,7 +62,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         self.handle.0.pending.lock().closed = true;
         self.handle.0.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.get_mut().take() {
             // The actions do not block, so this is soon. If the last owner goes in an action, the thread ends by itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
@@ -128,32 +128,32 @@ mod tests {
 
     #[test]
     fn actions_run_in_order_of_their_times_and_cancelled_ones_do_not() {
-        let timer = Timer::start().unwrap();
+        let timer = Timer::default();
         let (sender, receiver) = unbounded();
         let say = |word: &'static str| {
             let sender = sender.clone();
             move || sender.send(word).unwrap()
         };
-        timer.handle().after(Duration::from_millis(60), say("late"));
-        let cancelled = timer.handle().after(Duration::from_millis(30), say("cancelled")).unwrap();
-        timer.handle().after(Duration::from_millis(1), say("early"));
-        timer.handle().cancel(cancelled);
+        timer.handle().unwrap().after(Duration::from_millis(60), say("late"));
+        let cancelled = timer.handle().unwrap().after(Duration::from_millis(30), say("cancelled")).unwrap();
+        timer.handle().unwrap().after(Duration::from_millis(1), say("early"));
+        timer.handle().unwrap().cancel(cancelled);
         assert_eq!(receiver.recv().unwrap(), "early");
         assert_eq!(receiver.recv().unwrap(), "late");
     }
 
     #[test]
     fn what_is_pending_is_dropped_with_the_timer_or_when_cancelled() {
-        let timer = Timer::start().unwrap();
+        let timer = Timer::default();
         let held = Arc::new(());
         let hold = || {
             let held = Arc::clone(&held);
             move || drop(held)
         };
-        let key = timer.handle().after(Duration::from_secs(100_000), hold()).unwrap();
-        timer.handle().after(Duration::from_secs(100_000), hold()).unwrap();
+        let key = timer.handle().unwrap().after(Duration::from_secs(100_000), hold()).unwrap();
+        timer.handle().unwrap().after(Duration::from_secs(100_000), hold()).unwrap();
         assert_eq!(Arc::strong_count(&held), 3);
-        timer.handle().cancel(key);
+        timer.handle().unwrap().cancel(key);
         assert_eq!(Arc::strong_count(&held), 2);
         drop(timer);
         assert_eq!(Arc::strong_count(&held), 1);

@@ -62,6 +62,7 @@ impl Waiter {
             let event = Event { process: Arc::clone(&process.identity), kind: EventKind::Ended(outcome) };
             let _ = self.output.publisher.publish(event);
         }
+        drop(self.readers.stay);
         for reader in self.readers.threads {
             // A reader does not panic; if one did, its end counts all the same.
             let _ = reader.join();

@@ -147,24 +147,29 @@ pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &R
     let outbox = Outbox::new(lane, &turns);
     let when_published = Arc::clone(&turns);
     session.call_when_published(move || when_published.take_one());
-    let (writer_says, writer_ended) = bounded(1);
-    let writer = thread::Builder::new().name("writer".into()).spawn(move || {
-        let _ = writer_says.send(turns.serve());
-    })?;
-
     let mut peer = Peer::new(host, Arc::clone(&session), outbox.clone(), options);
     let (closed, admitted, trail) = (peer.closed(), peer.admitted(), peer.trail());
     let max_line_bytes = options.max_line_bytes;
     let (peer_says, requests_ended) = bounded(2);
-    let requests = thread::Builder::new().name("requests".into()).spawn(move || {
+    thread::Builder::new().name("requests".into()).spawn(move || {
         peer.run(input, hangup, max_line_bytes, |timeout| drop(peer_says.send(Reason::Shutdown(timeout))));
         let _ = peer_says.send(Reason::InputEnded);
+    })?;
+    // After the other, which answers the first requests itself: the agent is not kept waiting for this one.
+    let (writer_says, writer_ended) = bounded(1);
+    let writer = thread::Builder::new().name("writer".into()).spawn(move || {
+        let _ = writer_says.send(turns.serve());
     });
-    if let Err(e) = requests {
-        // The writer's thread holds the output.
-        outbox.finish();
-        return Err(e);
-    }
+    let writer = match writer {
+        Ok(writer) => writer,
+        Err(e) => {
+            // The other waits for a request, and ends with the connection.
+            closed.store(true, Ordering::Release);
+            session.close(Closing::SIGNAL);
+            closing.iter().for_each(|closing| closing.abort());
+            return Err(e);
+        }
+    };
 
     let handshake = match options.handshake_within.filter(|_| options.auth_token.is_some()) {
         Some(time) => Handshake { due: after(time), admitted },
