@@ -170,3 +170,38 @@ impl GateWait {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::timer::Timer;
+    use crossbeam_channel::unbounded;
+
+    #[test]
+    fn what_waits_for_the_answer_is_done_with_it_whenever_the_events_follow() {
+        let (publisher, _closer, _events) = bus();
+        let timer = Timer::default();
+        let (sender, done) = unbounded();
+        let gate = || {
+            let (mut gate, wait) = publisher.gate(timer.handle().unwrap());
+            let sender = sender.clone();
+            gate.once_answered(Box::new(move || sender.send(()).unwrap()));
+            (gate, wait)
+        };
+        let (at_once, open) = gate();
+        assert!(done.try_recv().is_err());
+        at_once.open();
+        done.try_recv().unwrap();
+        open.wait().unwrap();
+
+        let (later, waiting) = gate();
+        later.open_after(Duration::from_secs(100_000));
+        done.try_recv().unwrap();
+        assert!(waiting.gate.try_recv().is_err_and(|e| e.is_empty()), "the events wait for the delay");
+
+        let (unanswered, open) = gate();
+        drop(unanswered);
+        done.try_recv().unwrap();
+        open.wait().unwrap();
+    }
+}

@@ -143,6 +143,19 @@ mod tests {
     }
 
     #[test]
+    fn the_thread_is_started_with_the_first_handle_and_only_once() {
+        let timer = Timer::default();
+        assert!(timer.thread.lock().is_none());
+        let thread = || {
+            let _handle = timer.handle().unwrap();
+            timer.thread.lock().as_ref().map(|thread| thread.thread().id())
+        };
+        let first = thread();
+        assert!(first.is_some());
+        assert_eq!(thread(), first);
+    }
+
+    #[test]
     fn what_is_pending_is_dropped_with_the_timer_or_when_cancelled() {
         let timer = Timer::default();
         let held = Arc::new(());
