@@ -1,15 +1,22 @@
 //! The same work without a host: one thread a process that reads lines and encodes the same JSON, and one that writes. It
 //! runs as a process of its own, as the host does, so that its output goes the same way.
+//!
+//! And the least that whoever does something for another process can do: [`relay`] reads a word, does what it says with
+//! `std::process`, and answers with a word.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 /// What makes this program the floor instead of the bench.
 pub const FLAG: &str = "--floor";
+
+/// What makes it the relay.
+pub const RELAY: &str = "--relay";
 
 /// Bytes that a reader collects before it hands them on.
 const BATCH: usize = 64 * 1024;
@@ -93,6 +100,55 @@ fn read(stdout: ChildStdout, sender: &SyncSender<Vec<u8>>) {
     sender.send(batch).unwrap();
 }
 
+/// Spawns or ends a process at each word.
+pub fn relay() -> ExitCode {
+    let mut child: Option<Child> = None;
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        match (line.strip_prefix("spawn "), child.take()) {
+            (Some(program), _) => child = Some(bare(&[program, "1000"])),
+            (None, Some(mut child)) => {
+                if line == "kill" {
+                    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+                }
+                child.wait().unwrap();
+            }
+            (None, None) => return ExitCode::FAILURE,
+        }
+        println!("done");
+    }
+    ExitCode::SUCCESS
+}
+
+/// A relay that runs, to ask.
+pub struct Relay {
+    child: Child,
+    words: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Relay {
+    pub fn start() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut child = command.arg(RELAY).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (words, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, words, answers }
+    }
+
+    /// Has it `spawn PROGRAM`, `kill` what it has spawned, or `wait` for that, and waits for the word that it is done.
+    pub fn ask(&mut self, what: &str) {
+        self.words.write_all(format!("{what}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "done\n");
+    }
+
+    pub fn finish(mut self) {
+        drop(self.words);
+        self.child.wait().unwrap();
+    }
+}
+
 /// How many seconds the floor takes for `count` processes of this command.
 pub fn seconds(count: usize, cmd: &[&str]) -> f64 {
     let start = Instant::now();
@@ -107,4 +163,15 @@ pub fn seconds(count: usize, cmd: &[&str]) -> f64 {
     while output.read(&mut buffer).unwrap() > 0 {}
     assert!(floor.wait().unwrap().success());
     start.elapsed().as_secs_f64()
+}
+
+/// A process with three pipes, without a host.
+pub fn bare(cmd: &[&str]) -> Child {
+    Command::new(cmd[0])
+        .args(&cmd[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         let mut value = |what: &str| args.next().unwrap_or_else(|| panic!("{flag} takes {what}"));
         match flag.as_str() {
             floor::FLAG => return floor::main(&value("a number of readers"), args),
+            floor::RELAY => return floor::relay(),
             "--quick" => plan = Plan::quick(),
             "--runs" => plan.runs = value("a number").parse().expect("--runs takes a number"),
             "--only" => plan.only = Some(value("a part of a measure's name")),

@@ -1,13 +1,13 @@
 //! What is measured, and against what.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::floor;
+use crate::floor::{self, Relay, bare};
 use crate::host::Host;
 
 /// How much is measured.
@@ -100,21 +100,20 @@ impl Rows<'_> {
         goal: Goal,
         mut measure: impl FnMut() -> (f64, f64),
     ) {
-        self.pairs(&[(name, unit, goal)], base_name, || vec![measure()]);
+        self.pairs(&[(name, unit, goal, base_name)], || vec![measure()]);
     }
 
     /// Several rows that come of one measurement.
     fn pairs(
         &mut self,
-        names: &[(&str, &'static str, Goal)],
-        base_name: &'static str,
+        names: &[(&str, &'static str, Goal, &'static str)],
         mut measure: impl FnMut() -> Vec<(f64, f64)>,
     ) {
         if !names.iter().any(|(name, ..)| self.wants(name)) {
             return;
         }
         let runs: Vec<Vec<(f64, f64)>> = (0..self.plan.runs).map(|_| measure()).collect();
-        for (at, (name, unit, goal)) in names.iter().enumerate() {
+        for (at, (name, unit, goal, base_name)) in names.iter().enumerate() {
             let of = |pick: fn(&(f64, f64)) -> f64| median(runs.iter().map(|run| pick(&run[at])).collect());
             let row = Row {
                 name: (*name).to_owned(),
@@ -189,21 +188,19 @@ fn lines(rows: &mut Rows<'_>) {
     std::fs::remove_file(&file).unwrap();
 }
 
-/// `std::process`, with three pipes.
-fn bare(cmd: &[&str]) -> Child {
-    Command::new(cmd[0])
-        .args(&cmd[1..])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
+/// What [`floor::relay`] is called: it shows what of a figure is the price of asking another process at all.
+const A_RELAY: &str = "a relay with `std::process`";
 
 fn spawns(rows: &mut Rows<'_>) {
     let rounds = rows.plan.rounds;
-    let names = [("spawn answer, p50", "µs", Goal::AtMost(1.5)), ("spawn answer, p99", "µs", Goal::None)];
-    rows.pairs(&names, "Command::spawn with three pipes", || {
+    let std = "Command::spawn with three pipes";
+    let names = [
+        ("spawn answer, p50", "µs", Goal::AtMost(1.5), std),
+        ("spawn answer, p99", "µs", Goal::None, std),
+        ("spawn answer, p50", "µs", Goal::None, A_RELAY),
+        ("spawn answer of a relay, p50", "µs", Goal::None, std),
+    ];
+    rows.pairs(&names, || {
         let mut host = Host::start();
         let of_host = percentiles(rounds, || {
             let start = Instant::now();
@@ -219,7 +216,14 @@ fn spawns(rows: &mut Rows<'_>) {
             child.wait().unwrap();
             took
         });
-        vec![(of_host.0, of_std.0), (of_host.1, of_std.1)]
+        let mut relay = Relay::start();
+        let of_relay = percentiles(rounds, || {
+            let took = timed(|| relay.ask("spawn true"));
+            relay.ask("wait");
+            took
+        });
+        relay.finish();
+        vec![(of_host.0, of_std.0), (of_host.1, of_std.1), (of_host.0, of_relay.0), (of_relay.0, of_std.0)]
     });
 
     let rate = |took: Duration| rounds as f64 / took.as_secs_f64();
@@ -269,8 +273,12 @@ fn cycle_with_threads() {
 
 fn round_trips(rows: &mut Rows<'_>) {
     let rounds = rows.plan.rounds;
-    let names = [("echo through `cat`, p50", "µs", Goal::AtMost(2.5)), ("echo through `cat`, p99", "µs", Goal::None)];
-    rows.pairs(&names, "a raw pipe pair", || {
+    let pipes = "a raw pipe pair";
+    let names = [
+        ("echo through `cat`, p50", "µs", Goal::AtMost(2.5), pipes),
+        ("echo through `cat`, p99", "µs", Goal::None, pipes),
+    ];
+    rows.pairs(&names, || {
         let mut host = Host::start();
         let proc_id = host.spawn(&["cat"]);
         let of_host = percentiles(rounds * 4, || timed(|| host.echo(&proc_id)));
@@ -289,7 +297,13 @@ fn round_trips(rows: &mut Rows<'_>) {
         vec![(of_host.0, of_pipes.0), (of_host.1, of_pipes.1)]
     });
 
-    rows.pair("kill to terminal event, p50", "µs", "kill and wait", Goal::AtMost(1.5), || {
+    let std = "kill and wait";
+    let names = [
+        ("kill to terminal event, p50", "µs", Goal::AtMost(1.5), std),
+        ("kill to terminal event, p50", "µs", Goal::None, A_RELAY),
+        ("kill to answer of a relay, p50", "µs", Goal::None, std),
+    ];
+    rows.pairs(&names, || {
         let mut host = Host::start();
         let of_host = kills(&mut host, rounds, "SIGTERM");
         let of_std = percentiles(rounds, || {
@@ -301,7 +315,14 @@ fn round_trips(rows: &mut Rows<'_>) {
                 child.wait().unwrap();
             })
         });
-        (of_host, of_std.0)
+        let mut relay = Relay::start();
+        let of_relay = percentiles(rounds, || {
+            relay.ask("spawn sleep");
+            thread::sleep(RUNS);
+            timed(|| relay.ask("kill"))
+        });
+        relay.finish();
+        vec![(of_host, of_std.0), (of_host, of_relay.0), (of_relay.0, of_std.0)]
     });
 }
 
@@ -352,9 +373,8 @@ fn growth(rows: &mut Rows<'_>) {
         ["spawn answer", "status", "kill to terminal event", "echo through `cat`", "end of all, for each"]
             .map(|what| (format!("{what}, {many} live"), "µs"))
             .into();
-    let names: Vec<(&str, &'static str, Goal)> =
-        names.iter().map(|(name, unit)| (name.as_str(), *unit, Goal::AtMost(1.3))).collect();
-    rows.pairs(&names, "10 live", || {
+    let names: Vec<_> = names.iter().map(|(name, unit)| (name.as_str(), *unit, Goal::AtMost(1.3), "10 live")).collect();
+    rows.pairs(&names, || {
         let (few, many) = (costs(10, rounds), costs(many, rounds));
         many.into_iter().zip(few).collect()
     });

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use a2e_proc::signals::ignored_signals;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::signal::SigSet;
 
@@ -29,7 +30,7 @@ pub fn prepare() -> Vec<i32> {
     let _ = SigSet::all().thread_unblock();
     // So does ignoring (of SIGINT, say, in a shell's background job), but not catching: the child of a program that catches a
     // signal has it at its default. What a caught signal sets is looked at by nobody.
-    let ignored: Vec<i32> = ignored_signals().collect();
+    let ignored = ignored_signals();
     for &signal in ignored.iter().filter(|signal| !LEFT_ALONE.contains(signal)) {
         let nobody_looks = Arc::new(AtomicBool::new(false));
         // The few that the system keeps for itself refuse.
@@ -58,19 +59,4 @@ pub fn own_variables() -> Vec<String> {
     let is_ours = std::env::var_os(SET_TUNABLES).is_some();
     let names: &[&str] = if is_ours { &[TUNABLES.0, SET_TUNABLES] } else { &[] };
     names.iter().map(ToString::to_string).collect()
-}
-
-/// The signals that are ignored. An ignored SIGCHLD would also take the exit codes of children away.
-#[cfg(target_os = "linux")]
-fn ignored_signals() -> impl Iterator<Item = i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    (1..=64).filter(move |signal| mask & (1 << (signal - 1)) != 0)
-}
-
-/// Where the system does not say which are ignored, the one that must not be.
-#[cfg(not(target_os = "linux"))]
-fn ignored_signals() -> impl Iterator<Item = i32> {
-    std::iter::once(signal_hook::consts::SIGCHLD)
 }

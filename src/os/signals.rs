@@ -4,7 +4,7 @@
 //! need not call this.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, bounded};
@@ -12,15 +12,35 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Sees to it that SIGCHLD is not ignored, whatever this program was started with: the system would reap children by itself
-/// then, and take their exit codes and their pids away. What is caught is looked at by nobody.
+/// then, and take their exit codes and their pids away. What is caught is looked at by nobody, so it is caught only then:
+/// a handler interrupts some thread's wait at each end of a child.
 ///
 /// # Errors
 /// When the handler cannot be set.
 pub(crate) fn keep_child_exits() -> io::Result<()> {
-    static DONE: OnceLock<Result<(), i32>> = OnceLock::new();
-    let catch = || signal_hook::flag::register(SIGCHLD, Arc::default()).map(drop);
-    let done = DONE.get_or_init(|| catch().map_err(|e| e.raw_os_error().unwrap_or_default()));
-    done.map_err(io::Error::from_raw_os_error)
+    if ignored_signals().contains(&SIGCHLD) {
+        signal_hook::flag::register(SIGCHLD, Arc::default())?;
+    }
+    Ok(())
+}
+
+/// The signals that this program ignores. Where the system does not say, the one that must not be ([`keep_child_exits`]).
+#[must_use]
+pub fn ignored_signals() -> Vec<i32> {
+    let is_in = |mask: u64| move |signal: &i32| mask & (1 << (signal - 1)) != 0;
+    ignored_mask().map_or_else(|| vec![SIGCHLD], |mask| (1..=64).filter(is_in(mask)).collect())
+}
+
+#[cfg(target_os = "linux")]
+fn ignored_mask() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ignored_mask() -> Option<u64> {
+    None
 }
 
 /// A signal that asks this program to end.

@@ -1,19 +1,22 @@
 //! What ends the children when the host itself is ended without a chance to do so: a small process that holds the other end
-//! of a pipe from the host, and kills every group that it has been told of when that pipe closes (R8).
+//! of a pipe from the host, and kills every group that stands in a file that both have open when that pipe closes (R8).
 //!
 //! Why a process, and why a shell: `PR_SET_PDEATHSIG` would have to be set between `fork` and `exec`, which takes `unsafe`,
 //! and reaches no grandchildren; only another process outlives `kill -9`; and a library cannot count on a program of its own
-//! being installed, but `/bin/sh` is there. It costs a spawn two short writes into the pipe.
+//! being installed, but `/bin/sh` is there. Why a file, in memory: to be told through the pipe would wake it twice for each
+//! process, and on a machine of few cores that is half of what a process costs its host. So it sleeps until the end.
 //!
 //! Race: a group's id against its reuse.
-//! 1. A leader has been spawned: the watchdog is told of its group. (If the host is killed just before, that one child
-//!    survives: there is no way to know of a process before it exists.)
-//! 2. The leader is about to be reaped, under its process's lock: the watchdog is told to forget the group, first.
-//! 3. Only then is the leader reaped, and the id free. So whatever the watchdog still knows of when the pipe closes has not
-//!    been reaped by the host. If it cannot be told to forget, it is ended instead.
+//! 1. A leader has been spawned: its group is written down. (If the host is killed just before, that one child survives: there
+//!    is no way to know of a process before it exists.)
+//! 2. The leader is about to be reaped, under its process's lock: the group is struck out, first.
+//! 3. Only then is the leader reaped, and the id free. So whatever still stands there when the pipe closes has not been reaped
+//!    by the host. If it cannot be struck out, the watchdog is ended instead.
 
-use std::collections::BTreeSet;
-use std::io::{self, PipeWriter, Write};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, PipeWriter};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,100 +24,86 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::process::Pid;
 
-use super::unix::set_nonblocking;
-
-/// The arguments are groups; `+7` adds one, `-7` takes it out; at the end of the input the groups that are left are killed. They
-/// stand in 256 lists by the rest of the division, so that a thousand cost hardly more than ten.
+/// The file is its standard output. Nothing ever comes through the pipe but its end.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
-add() { n=$(($1 & 255)); eval "list=\$l$n"; eval "l$n=\"$list $1 \""; }
-for group; do add "$group"; done
-while read -r word; do
-    group=${word#?}
-    case $word in
-    +*) add "$group" ;;
-    -*) n=$((group & 255)); eval "list=\$l$n"
-        case $list in *" $group "*) eval "l$n=\"${list%% $group *}${list#* $group }\"" ;; esac ;;
+read -r nothing
+while read -r group; do
+    case $group in
+    0) ;;
+    *) kill -s KILL -- "-$group" 2>/dev/null ;;
     esac
-done
-n=0
-while [ "$n" -lt 256 ]; do
-    eval "list=\$l$n"
-    for group in $list; do kill -s KILL -- "-$group" 2>/dev/null; done
-    n=$((n + 1))
-done
+done <&1
 "#;
 
 /// What the process is called in a list of processes.
 const NAME: &str = "a2e-proc-watchdog";
 
+/// The bytes of one line of the file: a group, or 0. A page holds a whole number of them, so one is never half written.
+const SLOT: usize = 16;
+
 /// A watchdog, started for the first process, and again if it is found dead.
 pub struct Watchdog(Mutex<State>);
 
+#[derive(Default)]
 struct State {
     running: Option<Running>,
-    /// The groups that a new one has to be told of.
-    groups: BTreeSet<i32>,
+    slots: Slots,
 }
 
 struct Running {
     child: Child,
+    /// Never written to: that it closes is the message.
     pipe: PipeWriter,
+}
+
+/// The groups to be killed, and where each stands in the file. It is as long as there have ever been groups at once.
+#[derive(Default)]
+struct Slots {
+    file: Option<File>,
+    taken: BTreeMap<i32, usize>,
+    free: Vec<usize>,
 }
 
 impl Watchdog {
     /// One that has nobody to watch over yet.
     pub fn new() -> Self {
-        Self(Mutex::new(State { running: None, groups: BTreeSet::new() }))
+        Self(Mutex::default())
     }
 
     /// Has one run before there is anybody to watch over. If that fails, [`Watchdog::guard`] tries again, and says so.
     pub fn make_ready(&self) {
-        let mut state = self.0.lock();
-        if state.running.is_none() {
-            let _ = state.start_again();
-        }
+        let _ = self.0.lock().see_that_it_runs();
     }
 
     /// Has the group killed should the host be ended from now on.
     ///
     /// # Errors
-    /// When the watchdog is dead and another cannot be started, or it is stuck.
+    /// When the group cannot be written down, or the watchdog is dead and another cannot be started.
     pub fn guard(&self, group: Pid) -> io::Result<()> {
         let mut state = self.0.lock();
-        state.groups.insert(group.as_raw_nonzero().get());
-        if let Some(running) = &mut state.running
-            && running.tell('+', group.as_raw_nonzero().get()).is_ok()
-        {
-            return Ok(());
+        let group = group.as_raw_nonzero().get();
+        state.slots.insert(group)?;
+        let runs = state.see_that_it_runs();
+        if runs.is_err() {
+            // None runs that could read it, so it does not matter if it still stands there.
+            let _ = state.slots.remove(group);
         }
-        // There is none yet, or it is dead, or does not read. Whoever reaps meanwhile waits for the shell to start: the group must
-        // not be forgotten by the old one only.
-        state.end();
-        let restarted = state.start_again();
-        if restarted.is_err() {
-            state.groups.remove(&group.as_raw_nonzero().get());
-        }
-        restarted
+        runs
     }
 
-    /// Replaces one that was found dead, if there is anybody to watch over. If that fails, the next spawn tries again.
+    /// Replaces one that has died, if there is anybody to watch over. If that fails, the next spawn tries again.
     pub fn keep(&self) {
         let mut state = self.0.lock();
-        if state.running.is_none() && !state.groups.is_empty() {
-            let _ = state.start_again();
+        if !state.slots.taken.is_empty() {
+            let _ = state.see_that_it_runs();
         }
     }
 
     /// Forgets the group, whose leader is about to be reaped.
     pub fn forget(&self, group: Pid) {
         let mut state = self.0.lock();
-        let group = group.as_raw_nonzero().get();
-        if !state.groups.remove(&group) {
-            return;
-        }
-        let told = state.running.as_mut().map(|running| running.tell('-', group));
-        if let Some(Err(_)) = told {
+        if state.slots.remove(group.as_raw_nonzero().get()).is_err() {
             state.end();
         }
     }
@@ -134,6 +123,16 @@ impl Drop for Watchdog {
 }
 
 impl State {
+    /// Starts one if there is none, or it has died. Whoever reaps meanwhile waits for that.
+    fn see_that_it_runs(&mut self) -> io::Result<()> {
+        let runs = self.running.as_mut().is_some_and(|running| matches!(running.child.try_wait(), Ok(None)));
+        if !runs {
+            self.end();
+            self.running = Some(Running::start(self.slots.file()?)?);
+        }
+        Ok(())
+    }
+
     /// Ends the process without letting it kill anybody.
     fn end(&mut self) {
         if let Some(Running { mut child, pipe }) = self.running.take() {
@@ -142,33 +141,96 @@ impl State {
             drop(pipe);
         }
     }
-
-    fn start_again(&mut self) -> io::Result<()> {
-        self.running = Some(Running::start(&self.groups)?);
-        Ok(())
-    }
 }
 
 impl Running {
-    fn start(groups: &BTreeSet<i32>) -> io::Result<Self> {
+    fn start(file: &File) -> io::Result<Self> {
         let (input, pipe) = io::pipe()?;
-        set_nonblocking(&pipe)?;
         let mut command = Command::new("/bin/sh");
-        command
-            .arg("-c")
-            .arg(SCRIPT)
-            .arg(NAME)
-            .args(groups.iter().map(ToString::to_string))
-            .env_clear()
-            .current_dir("/");
+        command.arg("-c").arg(SCRIPT).arg(NAME).env_clear().current_dir("/");
         // A group of its own, so that neither Ctrl-C nor a kill of the host's group reaches it.
-        command.process_group(0).stdin(input).stdout(Stdio::null()).stderr(Stdio::null());
-        // Nothing may fail from here on: a shell whose pipe is closed kills the groups that it was told of.
+        command.process_group(0).stdin(input).stdout(file.try_clone()?).stderr(Stdio::null());
+        // Nothing may fail from here on: a shell whose pipe is closed kills the groups that are written down.
         Ok(Self { child: command.spawn()?, pipe })
     }
+}
 
-    fn tell(&mut self, what: char, group: i32) -> io::Result<()> {
-        // Short enough to be written whole or not at all.
-        self.pipe.write_all(format!("{what}{group}\n").as_bytes())
+impl Slots {
+    fn file(&mut self) -> io::Result<&File> {
+        if self.file.is_none() {
+            self.file = Some(new_file()?);
+        }
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn insert(&mut self, group: i32) -> io::Result<()> {
+        let slot = self.free.last().copied().unwrap_or(self.taken.len());
+        self.write(slot, group)?;
+        self.free.pop();
+        self.taken.insert(group, slot);
+        Ok(())
+    }
+
+    /// Fails if the group could not be struck out. It is then not tried again.
+    fn remove(&mut self, group: i32) -> io::Result<()> {
+        let Some(slot) = self.taken.remove(&group) else { return Ok(()) };
+        self.free.push(slot);
+        self.write(slot, 0)
+    }
+
+    fn write(&mut self, slot: usize, group: i32) -> io::Result<()> {
+        let line = format!("{group:<0$}\n", SLOT - 1);
+        // Never in part: it lies within one page.
+        self.file()?.write_all_at(line.as_bytes(), (slot * SLOT) as u64)
+    }
+}
+
+/// A file in memory, or, where there is no such thing, one that has no name any more.
+fn new_file() -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    if let Ok(file) = rustix::fs::memfd_create(NAME, rustix::fs::MemfdFlags::CLOEXEC) {
+        return Ok(file.into());
+    }
+    unnamed_file()
+}
+
+fn unnamed_file() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let path = std::env::temp_dir().join(format!("{NAME}-{}-{}", std::process::id(), since.as_nanos()));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(slots: &mut Slots) -> Vec<String> {
+        let file = slots.file().unwrap();
+        let mut text = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut text, 0).unwrap();
+        String::from_utf8(text).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_file_grows_with_those_who_live_at_once_alone() {
+        let mut with_a_name = Slots { file: Some(unnamed_file().unwrap()), ..Slots::default() };
+        for slots in [&mut Slots::default(), &mut with_a_name] {
+            for group in [7, i32::MAX, 9] {
+                slots.insert(group).unwrap();
+            }
+            slots.remove(i32::MAX).unwrap();
+            slots.remove(5).unwrap();
+            assert_eq!(lines(slots), ["7", "0", "9"]);
+            for group in 10..100 {
+                slots.insert(group).unwrap();
+                slots.remove(group).unwrap();
+            }
+            slots.insert(11).unwrap();
+            slots.insert(12).unwrap();
+            assert_eq!(lines(slots), ["7", "11", "9", "12"]);
+        }
     }
 }
