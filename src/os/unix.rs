@@ -234,9 +234,16 @@ const LOST: Exit = Exit::Code(255);
 
 /// Blocks until the leader with this pid has left, and leaves it unreaped.
 ///
+/// By its own descriptor, where there is one: of those who wait in `waitid` the system looks at every one at each child's end,
+/// which takes longer the more processes run.
+///
 /// # Errors
 /// `ECHILD` if something else in this program has reaped it.
 pub fn wait_exit_noreap(pid: Pid) -> io::Result<Exit> {
+    #[cfg(target_os = "linux")]
+    if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        let _ = wait_readable(process, None, None);
+    }
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Ok(Some(status)) => {
