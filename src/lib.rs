@@ -18,6 +18,8 @@
 
 pub mod audit;
 mod count;
+#[cfg(feature = "mcp")]
+pub mod desk;
 pub mod engine;
 pub mod face;
 mod ids;

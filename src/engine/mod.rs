@@ -14,6 +14,8 @@ mod registry;
 mod reply;
 mod session;
 mod stdin;
+#[cfg(feature = "mcp")]
+pub mod terminal;
 mod text;
 mod threads;
 mod timer;

@@ -1,0 +1,1 @@
+//! Processes on a pseudo-terminal, and the screen that each has written.

@@ -1,0 +1,1 @@
+//! MCP: the desk served to clients of every revision in use.
