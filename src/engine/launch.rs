@@ -2,7 +2,9 @@
 //!
 //! The session calls it on the request thread. Either all of it comes to be or nothing of it stays.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -78,9 +80,10 @@ impl Launch<'_> {
             exited: AtomicBool::new(false),
             cap: Arc::new(Cap::new(self.config.max_output_bytes)),
         });
+        let stdin = pipes.stdin.map(|pipe| File::from(OwnedFd::from(pipe)));
         let process = Process::new(Parts {
             identity: Arc::clone(&output.identity),
-            stdin: Arc::new(Stdin::new(pipes.stdin, ended, id.clone(), pid)),
+            stdin: Arc::new(Stdin::new(stdin, ended, id.clone(), pid)),
             cap: Arc::clone(&output.cap),
             leader,
             running: place.running,

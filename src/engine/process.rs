@@ -304,10 +304,10 @@ impl Process {
     /// Whether anybody of the group lives beside the leader that has left.
     pub(super) fn group_lives(&self) -> bool {
         let inner = self.inner.lock();
-        let (pid, holds_pid) = (inner.leader.pid(), inner.leader.holds_pid());
+        let others = inner.leader.others();
         drop(inner);
         // Only the waiter reaps, and only the waiter asks.
-        holds_pid && crate::os::has_live_members(pid)
+        others.live()
     }
 
     /// Replaces a watchdog that was found dead, for those who still run.

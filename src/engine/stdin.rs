@@ -5,9 +5,9 @@
 //! its end, or when the process ends. Answers are given with no lock held.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::process::ChildStdin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -39,7 +39,7 @@ enum State {
 
 struct Queue {
     /// Shared with the thread that waits until it can be written to.
-    pipe: Arc<ChildStdin>,
+    pipe: Arc<File>,
     /// Opened when the process has ended.
     ended: Arc<os::Latch>,
     waiting: VecDeque<Waiting>,
@@ -66,8 +66,8 @@ fn answer(due: Due) {
 }
 
 impl Stdin {
-    /// The input of a process whose pipe this is; `None` if it reads from the null device.
-    pub fn new(pipe: Option<ChildStdin>, ended: Arc<os::Latch>, id: ProcId, pid: u32) -> Self {
+    /// The input of a process whose pipe or terminal this is, nonblocking; `None` if it reads from the null device.
+    pub fn new(pipe: Option<File>, ended: Arc<os::Latch>, id: ProcId, pid: u32) -> Self {
         let state = match pipe {
             Some(pipe) => State::Open(Queue {
                 pipe: Arc::new(pipe),
@@ -160,7 +160,7 @@ impl Stdin {
     }
 
     /// The thread: waits until the pipe takes more, for as long as something waits.
-    fn run(&self, pipe: &ChildStdin, ended: &os::Latch) {
+    fn run(&self, pipe: &File, ended: &os::Latch) {
         loop {
             let ready = os::wait_writable(pipe, Some(ended.as_fd()));
             let mut due = Due::new();
@@ -247,7 +247,7 @@ impl State {
     }
 }
 
-fn write_some(mut pipe: &ChildStdin, data: &[u8]) -> io::Result<usize> {
+fn write_some(mut pipe: &File, data: &[u8]) -> io::Result<usize> {
     loop {
         match pipe.write(data) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

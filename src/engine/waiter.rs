@@ -13,9 +13,11 @@
 //! pipe, and until then whoever is left of the group lives on with nobody to stop it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
 
 use super::bus::{Event, EventKind};
 use super::lifecycle::{Input, State};
@@ -23,6 +25,8 @@ use super::output::{self, DRAIN};
 use super::process::Process;
 use super::threads::Readers;
 use crate::count::Slot;
+use crate::model::Outcome;
+use crate::os;
 
 /// What the waiter owns.
 pub(super) struct Waiter {
@@ -44,17 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 impl Waiter {
     pub(super) fn run(self) {
         let process = &self.process;
-        if matches!(process.wait_exit(), State::Leaderless { .. }) {
-            // Output goes on meanwhile: the others of the group may have last words too.
-            wait_for_group(process);
-            process.advance(Input::GroupGone);
-        }
-        process.stdin.end();
-        self.output.exited.store(true, Ordering::Release);
-        self.output.ended.open();
-        let _ = self.readers.done.recv_timeout(DRAIN);
-        let outcome = process.reap();
-        process.keep_watchdog();
+        let outcome = see_out(process, &self.output.exited, &self.output.ended, &self.readers.done);
 
         // Nothing is sent; it ends when both have read all they will.
         let _ = self.readers.done.recv();
@@ -69,6 +63,28 @@ impl Waiter {
         }
         drop(self.unpublished);
     }
+}
+
+/// Waits for the leader's exit, and for its group's end if that was asked for; has the readers drain what there is, and reaps.
+/// Returns what it came to.
+pub(super) fn see_out(
+    process: &Arc<Process>,
+    exited: &AtomicBool,
+    ended: &os::Latch,
+    readers_done: &Receiver<()>,
+) -> Option<Outcome> {
+    if matches!(process.wait_exit(), State::Leaderless { .. }) {
+        // Output goes on meanwhile: the others of the group may have last words too.
+        wait_for_group(process);
+        process.advance(Input::GroupGone);
+    }
+    process.stdin.end();
+    exited.store(true, Ordering::Release);
+    ended.open();
+    let _ = readers_done.recv_timeout(DRAIN);
+    let outcome = process.reap();
+    process.keep_watchdog();
+    outcome
 }
 
 /// Waits until the group has ended by itself, or of the SIGKILL that comes after the grace period (R22).

@@ -103,6 +103,18 @@ impl Drop for SocketFile {
     }
 }
 
+/// The process that has connected a Unix socket, or listened at it, where the system tells.
+#[cfg(target_os = "linux")]
+pub fn peer_pid(socket: impl AsFd) -> Option<u32> {
+    sockopt::socket_peercred(socket).ok().map(|peer| peer.pid.as_raw_nonzero().get().unsigned_abs())
+}
+
+/// Elsewhere it does not.
+#[cfg(not(target_os = "linux"))]
+pub fn peer_pid(_socket: impl AsFd) -> Option<u32> {
+    None
+}
+
 /// Ends a TCP connection whose other side does not answer the system any more, after about a minute of silence; if something
 /// has been written that is not acknowledged, when the system gives up (`tcp_retries2`). `TCP_USER_TIMEOUT` would be quicker
 /// there, but ends the connection of an agent that lives and does not read, too, which it may (R18).

@@ -24,17 +24,42 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::process::Pid;
 
+use super::leader::Scope;
+
 /// The file is its standard output. Nothing ever comes through the pipe but its end.
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r##"
 trap '' HUP INT QUIT TERM
+end_session() {
+    again=.........
+    while [ "$again" ]; do
+        again=${again#.}
+        found=
+        for file in /proc/[0-9]*/stat; do
+            stat=
+            { while read -r part; do stat="$stat $part"; done; } 2>/dev/null <"$file"
+            pid=${file#/proc/}
+            pid=${pid%/stat}
+            case ${stat##*) } in
+            [ZXx]*) ;;
+            [A-Za-z]\ *\ *\ "$1"\ *)
+                set -- "$1" ${stat##*) }
+                [ "$5" = "$1" ] && kill -s KILL "$pid" 2>/dev/null && found=yes
+                set -- "$1"
+                ;;
+            esac
+        done
+        [ "$found" ] || again=
+    done
+}
 read -r nothing
 while read -r group; do
     case $group in
     0) ;;
+    s*) end_session "${group#s}" ;;
     *) kill -s KILL -- "-$group" 2>/dev/null ;;
     esac
 done <&1
-"#;
+"##;
 
 /// What the process is called in a list of processes.
 const NAME: &str = "a2e-proc-watchdog";
@@ -76,14 +101,14 @@ impl Watchdog {
         let _ = self.0.lock().see_that_it_runs();
     }
 
-    /// Has the group killed should the host be ended from now on.
+    /// Has the group or the session killed should the host be ended from now on.
     ///
     /// # Errors
     /// When the group cannot be written down, or the watchdog is dead and another cannot be started.
-    pub fn guard(&self, group: Pid) -> io::Result<()> {
+    pub fn guard(&self, leader: Pid, scope: Scope) -> io::Result<()> {
         let mut state = self.0.lock();
-        let group = group.as_raw_nonzero().get();
-        state.slots.insert(group)?;
+        let group = leader.as_raw_nonzero().get();
+        state.slots.insert(group, scope)?;
         let runs = state.see_that_it_runs();
         if runs.is_err() {
             // None runs that could read it, so it does not matter if it still stands there.
@@ -163,9 +188,13 @@ impl Slots {
         self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn insert(&mut self, group: i32) -> io::Result<()> {
+    fn insert(&mut self, group: i32, scope: Scope) -> io::Result<()> {
         let slot = self.free.last().copied().unwrap_or(self.taken.len());
-        self.write(slot, group)?;
+        match scope {
+            Scope::Group => self.write(slot, &group.to_string()),
+            #[cfg(feature = "mcp")]
+            Scope::Session => self.write(slot, &format!("s{group}")),
+        }?;
         self.free.pop();
         self.taken.insert(group, slot);
         Ok(())
@@ -175,11 +204,11 @@ impl Slots {
     fn remove(&mut self, group: i32) -> io::Result<()> {
         let Some(slot) = self.taken.remove(&group) else { return Ok(()) };
         self.free.push(slot);
-        self.write(slot, 0)
+        self.write(slot, "0")
     }
 
-    fn write(&mut self, slot: usize, group: i32) -> io::Result<()> {
-        let line = format!("{group:<0$}\n", SLOT - 1);
+    fn write(&mut self, slot: usize, entry: &str) -> io::Result<()> {
+        let line = format!("{entry:<0$}\n", SLOT - 1);
         // Never in part: it lies within one page.
         self.file()?.write_all_at(line.as_bytes(), (slot * SLOT) as u64)
     }
@@ -219,18 +248,23 @@ mod tests {
         let mut with_a_name = Slots { file: Some(unnamed_file().unwrap()), ..Slots::default() };
         for slots in [&mut Slots::default(), &mut with_a_name] {
             for group in [7, i32::MAX, 9] {
-                slots.insert(group).unwrap();
+                slots.insert(group, Scope::Group).unwrap();
             }
             slots.remove(i32::MAX).unwrap();
             slots.remove(5).unwrap();
             assert_eq!(lines(slots), ["7", "0", "9"]);
             for group in 10..100 {
-                slots.insert(group).unwrap();
+                slots.insert(group, Scope::Group).unwrap();
                 slots.remove(group).unwrap();
             }
-            slots.insert(11).unwrap();
-            slots.insert(12).unwrap();
+            slots.insert(11, Scope::Group).unwrap();
+            slots.insert(12, Scope::Group).unwrap();
             assert_eq!(lines(slots), ["7", "11", "9", "12"]);
+            #[cfg(feature = "mcp")]
+            {
+                slots.insert(i32::MAX, Scope::Session).unwrap();
+                assert_eq!(lines(slots)[4], "s2147483647");
+            }
         }
     }
 }
