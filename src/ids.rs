@@ -9,6 +9,14 @@ pub fn fresh_id() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
+/// The same id for the same bytes, at any time and on any machine: for what has no id of its own, as a folder. UUIDv5 in a
+/// namespace of this program.
+#[cfg(feature = "mcp")]
+pub fn stable_id(bytes: &[u8]) -> String {
+    const NAMESPACE: Uuid = Uuid::from_u128(0x6d1f_1c0e_3f0b_4c55_9a52_0c8f_6b8e_2d11);
+    Uuid::new_v5(&NAMESPACE, bytes).simple().to_string()
+}
+
 /// Many, for messages, without a call of the system for each: a line of output is put together in less time than that takes. A
 /// count, hashed under two keys that come of what the system has drawn. Nobody else's give the same ids, and nobody without them
 /// can tell the next one.
@@ -50,5 +58,13 @@ mod tests {
             assert_eq!((text.len(), id.get_version_num(), id.get_variant()), (32, 4, uuid::Variant::RFC4122));
             assert!(seen.insert(text));
         }
+    }
+
+    /// The id is in the names of files that outlive this program, so it may not change with it.
+    #[cfg(feature = "mcp")]
+    #[test]
+    fn a_stable_id_never_changes() {
+        assert_eq!(stable_id(b"/home/a/project"), "1ca4fd3cd6645a51a3f4df2fe911e5fc");
+        assert_ne!(stable_id(b"/home/a/project"), stable_id(b"/home/a/project2"));
     }
 }

@@ -1,0 +1,281 @@
+//! Typing into an entry's process: text as a terminal would pass it on from a person, or bytes as they are.
+//!
+//! Text that is pasted in one piece with its Enter loses the Enter in programs that read it for a part of the paste. So the text
+//! is written, then read by the program, and only then is Enter pressed.
+//!
+//! Race: two callers type at the same time.
+//! 1. The first takes the entry's turn, under the desk's lock, and writes its text.
+//! 2. The second finds the turn taken, and waits for a change of the desk.
+//! 3. The first presses Enter and gives the turn back. So no word is mixed with another's, and no Enter sends another's draft.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, after, select};
+
+use super::{Desk, Refused, Shared, Target, Waited};
+use crate::engine::Reply;
+use crate::engine::terminal::Terminal;
+use crate::model::Refusal;
+
+/// What to type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Text as somebody would type it, each line end as Enter, and then perhaps Enter.
+    Text {
+        /// The text.
+        text: String,
+        /// Whether Enter follows.
+        submit: bool,
+    },
+    /// A message, and Enter: pasted in one piece where the program takes pastes, else typed.
+    Message(String),
+    /// Bytes as they are: 13 is Enter, 3 is Ctrl-C, 27 is Escape.
+    Bytes(Vec<u8>),
+}
+
+/// What became of something that was typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is being typed.
+    Delivering,
+    /// The terminal has all of it.
+    Delivered,
+    /// Nothing was written. It may be sent again.
+    Undelivered,
+    /// It was handed to the terminal, which has not taken all of it yet. It must not be sent again.
+    Uncertain,
+}
+
+impl Delivery {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivering => "delivering",
+            Self::Delivered => "delivered",
+            Self::Undelivered => "undelivered",
+            Self::Uncertain => "uncertain",
+        }
+    }
+}
+
+/// Something that was typed into an entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Its number, which nothing else has that was typed at this desk.
+    pub id: u64,
+    /// What became of it.
+    pub status: Delivery,
+    /// How many bytes it had.
+    pub bytes: usize,
+    /// When it was sent.
+    pub at: Instant,
+}
+
+/// So many of the last deliveries of an entry are remembered.
+const REMEMBERED: usize = 20;
+
+/// How long a delivery may take.
+const WITHIN: Duration = Duration::from_secs(25);
+
+/// How long the program may take to read text before Enter is pressed all the same.
+const READS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The pauses between two looks at what the program has not read: an eighth of the time so far, within bounds. The system tells
+/// nobody when it has.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+const PASTE_BEGINS: &str = "\u{1b}[200~";
+const PASTE_ENDS: &str = "\u{1b}[201~";
+const ENTER: &[u8] = b"\r";
+
+impl Desk {
+    /// Types into a running entry's process. Waits for those who type there already, and until the terminal has taken it, in all
+    /// for at most 30 s.
+    ///
+    /// # Errors
+    /// When there is no such entry, it does not run, or its terminal takes no more.
+    pub fn type_keys(&self, target: &Target, keys: &Keys, cancelled: &Receiver<Infallible>) -> Result<Sent, Refused> {
+        let view = self.view(target)?;
+        let name = &view.name;
+        let nothing_sent = Sent { id: 0, status: Delivery::Undelivered, bytes: keys.len(), at: Instant::now() };
+        let stopped = || {
+            Refused(format!(
+                "{name:?} does not run ({}), so nothing can be typed there; start_process starts it",
+                view.status.as_str()
+            ))
+        };
+        let start = Instant::now();
+        let taken = self.shared.wait(WITHIN, cancelled, |state| match state.entries.get_mut(&view.id) {
+            Some(entry) if entry.is_typed_to => None,
+            Some(entry) => Some(entry.terminal.clone().map(|terminal| {
+                entry.is_typed_to = true;
+                terminal
+            })),
+            None => Some(None),
+        });
+        let terminal = match taken {
+            Waited::Came(terminal) => terminal.ok_or_else(stopped)?,
+            Waited::TimedOut | Waited::Cancelled => return Ok(self.shared.note(view.id, nothing_sent)),
+        };
+        let sent = self.shared.note(view.id, Sent { status: Delivery::Delivering, ..nothing_sent });
+        let turn = Turn { shared: &self.shared, id: view.id };
+        let mut typist = Typist { terminal: &terminal, until: start + WITHIN, cancelled };
+        let delivery = match keys {
+            Keys::Bytes(bytes) => typist.write(bytes.clone()),
+            Keys::Text { text, submit } => typist.type_text(typed(text), *submit),
+            Keys::Message(text) => {
+                let takes_pastes = self.screen(&Target::Id(view.id))?.lock().bracketed_paste();
+                typist.type_text(pasted(text, takes_pastes), true)
+            }
+        };
+        drop(turn);
+        let status = *delivery.as_ref().unwrap_or(&Delivery::Undelivered);
+        let sent = self.shared.note(view.id, Sent { status, ..sent });
+        delivery.map(|_| sent).map_err(|refusal| match refusal {
+            Refusal::StdinFull { .. } => Refused(format!(
+                "{name:?} has not read what was typed before, and its terminal takes no more; look at its output, and send \
+                 this again later, or interrupt it (bytes [3])"
+            )),
+            _ => Refused(format!("{name:?} has just ended, and nothing more can be typed there")),
+        })
+    }
+}
+
+impl Desk {
+    /// What was typed into an entry lately, the newest last.
+    ///
+    /// # Errors
+    /// When there is no such entry.
+    pub fn deliveries(&self, target: &Target) -> Result<Vec<Sent>, Refused> {
+        let state = self.shared.state.lock();
+        state.find(target).map(|entry| entry.deliveries.iter().copied().collect())
+    }
+}
+
+impl Keys {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text { text, .. } | Self::Message(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl Shared {
+    /// Notes a delivery, or what became of one that has a number.
+    fn note(&self, entry: u64, mut sent: Sent) -> Sent {
+        let mut state = self.state.lock();
+        if sent.id == 0 {
+            state.deliveries += 1;
+            sent.id = state.deliveries;
+        }
+        if let Some(entry) = state.entries.get_mut(&entry) {
+            match entry.deliveries.iter_mut().find(|noted| noted.id == sent.id) {
+                Some(noted) => *noted = sent,
+                None => entry.deliveries.push_back(sent),
+            }
+            if entry.deliveries.len() > REMEMBERED {
+                entry.deliveries.pop_front();
+            }
+        }
+        sent
+    }
+}
+
+/// The right to type into an entry.
+struct Turn<'a> {
+    shared: &'a Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if let Some(entry) = state.entries.get_mut(&self.id) {
+            entry.is_typed_to = false;
+        }
+        state.changed();
+    }
+}
+
+struct Typist<'a> {
+    terminal: &'a Terminal,
+    until: Instant,
+    cancelled: &'a Receiver<Infallible>,
+}
+
+impl Typist<'_> {
+    fn type_text(&mut self, text: String, submit: bool) -> Result<Delivery, Refusal> {
+        if !text.is_empty() {
+            let delivery = self.write(text.into_bytes())?;
+            if delivery != Delivery::Delivered || !submit {
+                return Ok(delivery);
+            }
+            self.wait_read();
+        }
+        if submit { self.write(ENTER.to_vec()) } else { Ok(Delivery::Delivered) }
+    }
+
+    fn write(&mut self, bytes: Vec<u8>) -> Result<Delivery, Refusal> {
+        let (reply, answer) = Reply::channel();
+        self.terminal.write(bytes, reply);
+        let over = after(self.until.saturating_duration_since(Instant::now()));
+        select! {
+            recv(answer) -> answer => answer.unwrap_or(Ok(())).map(|()| Delivery::Delivered),
+            recv(self.cancelled) -> _ => Ok(Delivery::Uncertain),
+            recv(over) -> _ => Ok(Delivery::Uncertain),
+        }
+    }
+
+    /// Waits until the program has read what was typed, if it can read it, but not for ever: Enter may be what it waits for.
+    fn wait_read(&self) {
+        let start = Instant::now();
+        while self.terminal.unread() > 0 && self.terminal.outcome().is_none() && start.elapsed() < READS_WITHIN {
+            let pause = after((start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
+            select! {
+                recv(pause) -> _ => {}
+                // What is typed is finished all the same: a draft without its Enter would be sent by the next one's.
+                recv(self.cancelled) -> _ => return,
+            }
+        }
+    }
+}
+
+/// Text as a terminal passes it on from a keyboard.
+fn typed(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r")
+}
+
+/// Text as a terminal passes it on from a clipboard. What would end a paste is not part of it, in whatever way it was put in.
+fn pasted(text: &str, takes_pastes: bool) -> String {
+    let mut text = typed(text);
+    while text.contains(PASTE_ENDS) {
+        text = text.replace(PASTE_ENDS, "");
+    }
+    if takes_pastes && !text.is_empty() { format!("{PASTE_BEGINS}{text}{PASTE_ENDS}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_a_paste_only_for_a_program_that_takes_pastes() {
+        let rows: [(&str, bool, &str); 8] = [
+            ("ls", false, "ls"),
+            ("ls", true, "\x1b[200~ls\x1b[201~"),
+            ("a\x1b[201~\nid", true, "\x1b[200~a\rid\x1b[201~"),
+            ("a\x1b[201~\nid", false, "a\rid"),
+            ("a\x1b[20\x1b[201~1~b", true, "\x1b[200~ab\x1b[201~"),
+            ("one\r\ntwo\rthree", false, "one\rtwo\rthree"),
+            ("", true, ""),
+            ("\x1b[201~", true, ""),
+        ];
+        for (text, takes_pastes, expected) in rows {
+            assert_eq!(pasted(text, takes_pastes), expected, "{text:?}");
+        }
+    }
+}
