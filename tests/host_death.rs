@@ -89,11 +89,20 @@ fn a_watchdog_that_was_killed_is_replaced_though_nothing_is_spawned() {
     system::assert_gone("979.0417");
 }
 
+fn ignores(pid: i32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
 #[test]
 fn the_watchdog_is_not_reached_by_what_is_meant_for_the_host_s_group() {
     let mut host = Host::start(&[]);
     host.spawn(&["sleep", "977.0417"]);
     let watchdog = next_watchdog(&host, 0);
+    // It is a shell, and deaf once that has read its first line.
+    assert!(system::eventually(common::PATIENCE, || ignores(watchdog, Signal::TERM)), "it does not ignore SIGTERM");
     for deaf in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
         signal(watchdog, deaf);
     }
