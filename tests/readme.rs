@@ -113,10 +113,55 @@ fn the_two_commands_are_what_ci_runs() {
 #[test]
 fn the_configuration_is_taken_as_it_is_shown() {
     let output = shell("a2e-proc serve --config <(printf '%s' \"$CONFIG\") </dev/null")
-        .env("CONFIG", &blocks("json")[0])
+        .env("CONFIG", blocks("json").iter().find(|block| block.contains("\"allowed")).unwrap())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The rows of the README's table of tools.
+fn tool_rows() -> String {
+    let mut rows = String::from("| tool | arguments | what it does |\n|---|---|---|\n");
+    for tool in a2e_proc::face::mcp::tools() {
+        let arguments: Vec<String> =
+            tool.input["properties"].as_object().unwrap().keys().map(|name| format!("`{name}`")).collect();
+        let arguments = if arguments.is_empty() { "–".to_owned() } else { arguments.join(", ") };
+        let first = tool.description.split_inclusive(". ").next().unwrap().trim();
+        rows += &format!("| `{}` | {arguments} | {first} |\n", tool.name);
+    }
+    rows
+}
+
+/// `README_TOOLS=write cargo test --test readme` writes it.
+#[test]
+fn the_table_of_tools_is_what_clients_are_told() {
+    let (begin, end) = ("<!-- tools: written by tests/readme.rs -->\n", "<!-- end of tools -->");
+    let (before, rest) = README.split_once(begin).unwrap();
+    let (shown, after) = rest.split_once(end).unwrap();
+    if std::env::var_os("README_TOOLS").is_some_and(|word| word == "write") {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        fs::write(path, format!("{before}{begin}{}{end}{after}", tool_rows())).unwrap();
+        return;
+    }
+    assert_eq!(shown, tool_rows());
+}
+
+/// What clients are configured with starts a server that answers.
+#[test]
+fn the_configuration_of_clients_starts_a_server() {
+    let of_clients = blocks("json").into_iter().find(|block| block.contains("mcpServers")).unwrap();
+    let configured: serde_json::Value = serde_json::from_str(&of_clients).unwrap();
+    let server = &configured["mcpServers"]["processes"];
+    let words: Vec<&str> = server["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let command = format!("{} {}", server["command"].as_str().unwrap(), words.join(" "));
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let output = shell(&format!("printf '%s\\n' '{hello}' | {command}")).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("list_processes"));
+    let toml = blocks("toml").into_iter().find(|block| block.contains("mcp_servers")).unwrap();
+    let same = |word: &&str| *word == "." || toml.contains(&format!("{word:?}"));
+    assert!(words.iter().all(|word| same(word)), "{toml}");
+    let agents = blocks("json").into_iter().find(|block| block.contains("agents")).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&agents).unwrap()["agents"][0]["command"].is_array());
 }
 
 #[test]

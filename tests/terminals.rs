@@ -21,7 +21,7 @@ struct Run {
 }
 
 fn host() -> Host {
-    Host::new(Config { kill_grace: Duration::from_secs(5), ..Config::default() }).unwrap()
+    Host::new(Config { kill_grace: Duration::from_secs(1), ..Config::default() }).unwrap()
 }
 
 fn screen() -> SharedScreen {
@@ -125,7 +125,11 @@ fn a_size_that_cannot_be_is_refused_and_another_is_told_to_the_program() {
 fn keys_reach_the_program_and_control_c_interrupts_it() {
     let run = start(
         &host(),
-        &["sh", "-c", "trap 'echo caught; exit 3' INT; echo ready; read line; echo got $line; sleep 600"],
+        &[
+            "sh",
+            "-c",
+            "trap 'echo caught; exit 3' INT; echo ready; read line; echo got $line; while :; do sleep 0.1; done",
+        ],
     );
     run.shows("ready");
     run.types("hello\n");

@@ -4,6 +4,8 @@ mod audit;
 mod client;
 mod config;
 mod config_file;
+#[cfg(feature = "mcp")]
+mod desk;
 mod keys;
 mod listening;
 mod log;
@@ -13,6 +15,8 @@ mod serve;
 mod settings;
 mod startup;
 mod trace;
+#[cfg(feature = "mcp")]
+mod trust;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -60,6 +64,32 @@ enum Command {
     Conform {
         #[command(flatten)]
         options: Box<crate::conform::Options>,
+    },
+    /// Run a project's desk: its commands, terminals and agents, for MCP clients
+    ///
+    /// Starts the project's trusted commands, and listens on a Unix socket of this user for `a2e-proc mcp` to connect. Says on
+    /// standard error what starts and ends. Ends with SIGTERM, SIGINT or SIGHUP, and takes every process along.
+    #[cfg(feature = "mcp")]
+    #[command(after_help = desk::DESK_HELP)]
+    Desk {
+        #[command(flatten)]
+        project: desk::Project,
+    },
+    /// Serve MCP on standard input and output: tools for a project's commands, terminals and agents
+    ///
+    /// For MCP clients of every revision from 2024-11-05 to 2026-07-28.
+    #[cfg(feature = "mcp")]
+    #[command(after_help = desk::MCP_HELP)]
+    Mcp {
+        #[command(flatten)]
+        project: desk::Project,
+    },
+    /// Say which of a project's commands MCP clients may run
+    #[cfg(feature = "mcp")]
+    #[command(after_help = trust::HELP)]
+    Trust {
+        #[command(subcommand)]
+        action: trust::Action,
     },
     /// Run one command through the protocol, as a person would without it
     ///
@@ -132,6 +162,12 @@ pub fn main() -> ExitCode {
             crate::conform::Fault::Usage(text) => Complaint::usage(text),
             crate::conform::Fault::Harness(text) => Complaint { text, code: 3 },
         }),
+        #[cfg(feature = "mcp")]
+        Command::Desk { project } => desk::desk(&project, &ignored),
+        #[cfg(feature = "mcp")]
+        Command::Mcp { project } => desk::mcp(&project),
+        #[cfg(feature = "mcp")]
+        Command::Trust { action } => trust::trust(&action),
         Command::Run { settings, trace, command } => run::run(settings, trace, command, &ignored),
     };
     match outcome {

@@ -52,8 +52,8 @@ use watch::Watch;
 pub const MAX_ENTRIES: usize = 256;
 
 /// How long the end of all processes may take when a desk is closed: asked at once, killed after the first, over after the second.
-const ASK: Duration = Duration::from_millis(800);
-const OVER: Duration = Duration::from_millis(1500);
+const ASK: Duration = Duration::from_millis(500);
+const OVER: Duration = Duration::from_millis(900);
 
 /// Words for somebody who asked for what cannot be: what is wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,7 +257,7 @@ impl Desk {
         }
     }
 
-    /// Ends every process, all at the same time, and starts no more. Takes at most a second and a half.
+    /// Ends every process, all at the same time, and starts no more. Takes at most a second; what is left then is killed by the watchdog when this program ends.
     pub fn close(&self) {
         self.shared.close();
     }

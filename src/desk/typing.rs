@@ -76,8 +76,8 @@ pub struct Sent {
 /// So many of the last deliveries of an entry are remembered.
 const REMEMBERED: usize = 20;
 
-/// How long a delivery may take.
-const WITHIN: Duration = Duration::from_secs(25);
+/// How long a delivery may take: with the longest look at the output afterwards, a call is answered within 30 s.
+const WITHIN: Duration = Duration::from_secs(18);
 
 /// How long the program may take to read text before Enter is pressed all the same.
 const READS_WITHIN: Duration = Duration::from_secs(2);

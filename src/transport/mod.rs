@@ -34,6 +34,8 @@ pub struct Connection {
     pub hangup: Option<Hangup>,
     /// How it is closed, where that takes more than dropping both directions.
     pub closing: Option<Box<dyn Close>>,
+    /// The process that has connected, on this machine, where the system tells.
+    pub peer: Option<u32>,
 }
 
 /// Closes a connection whose input another thread may be reading.
@@ -94,7 +96,7 @@ impl Room {
 impl Connection {
     /// Any two streams.
     pub fn new(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Self {
-        Self { input: Box::new(input), output: Box::new(output), room: None, hangup: None, closing: None }
+        Self { input: Box::new(input), output: Box::new(output), room: None, hangup: None, closing: None, peer: None }
     }
 
     /// This program's standard input and output, unbuffered. Nothing else may write to standard output.

@@ -23,6 +23,9 @@ pub trait Socket: Read + Write + AsFd + Send + Sized + 'static {
 
     /// Makes the socket fit for lines.
     fn prepare(&self) -> io::Result<()>;
+
+    /// The process at the other end, where the system tells.
+    fn peer(&self) -> Option<u32>;
 }
 
 impl Socket for UnixStream {
@@ -40,6 +43,10 @@ impl Socket for UnixStream {
 
     fn prepare(&self) -> io::Result<()> {
         self.set_nonblocking(false)
+    }
+
+    fn peer(&self) -> Option<u32> {
+        os::peer_pid(self)
     }
 }
 
@@ -61,6 +68,10 @@ impl Socket for TcpStream {
         self.set_nodelay(true)?;
         // An agent whose machine has vanished says nothing any more; without this its session would stay for ever.
         os::keep_alive(self)
+    }
+
+    fn peer(&self) -> Option<u32> {
+        None
     }
 }
 
@@ -87,8 +98,8 @@ impl Connection {
         let hangup = Hangup::of(stream.as_fd().try_clone_to_owned()?);
         let closing = Box::new(Closing { stream: stream.duplicate()?, _slot: slot });
         let input = NotHttp { stream: stream.duplicate()?, seen: Vec::new(), passed: 0, state: Seen::Begin };
-        let room = Room::of(&stream);
-        Ok(Self { hangup: Some(hangup), closing: Some(closing), room, ..Self::new(input, stream) })
+        let (room, peer) = (Room::of(&stream), stream.peer());
+        Ok(Self { hangup: Some(hangup), closing: Some(closing), room, peer, ..Self::new(input, stream) })
     }
 }
 

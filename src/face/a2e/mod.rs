@@ -138,7 +138,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub fn serve<T>(host: &Host, connection: Connection, options: &Options, stop: &Receiver<T>) -> io::Result<Ended> {
     let (session, events) = host.open_session();
     let session = Arc::new(session);
-    let Connection { input, output, room, hangup, closing } = connection;
+    let Connection { input, output, room, hangup, closing, peer: _ } = connection;
 
     let (lane, answers) = outbox::lane();
     let writer = Writer::new(output, room, answers, events, options);
