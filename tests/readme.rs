@@ -159,7 +159,7 @@ fn the_configuration_of_clients_starts_a_server() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("list_processes"));
     let toml = blocks("toml").into_iter().find(|block| block.contains("mcp_servers")).unwrap();
     let same = |word: &&str| *word == "." || toml.contains(&format!("{word:?}"));
-    assert!(words.iter().all(|word| same(word)), "{toml}");
+    assert!(words.iter().all(same), "{toml}");
     let agents = blocks("json").into_iter().find(|block| block.contains("agents")).unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&agents).unwrap()["agents"][0]["command"].is_array());
 }

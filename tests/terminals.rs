@@ -154,8 +154,9 @@ fn an_interactive_shell_ends_when_it_is_asked_and_takes_its_jobs_along() {
         let start = Instant::now();
         loop {
             let said = run.raw();
-            let found = said.split(mark).skip(1).filter_map(|rest| rest.split_once('=')).map(|(pid, _)| pid.to_owned());
-            let found = found.filter(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit())).next();
+            let mut found =
+                said.split(mark).skip(1).filter_map(|rest| rest.split_once('=')).map(|(pid, _)| pid.to_owned());
+            let found = found.find(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()));
             match found {
                 Some(pid) => return pid,
                 None => assert!(start.elapsed() < LONG, "{said}"),

@@ -1,7 +1,7 @@
 //! The desk: a project's stored entries (commands, terminals, agents), what runs of them, and who may start what. Floor 3: the
 //! MCP face and the command line speak to it; it speaks to the engine.
 //!
-//! Who owns what: the entries, and the project's file as it was read last, are [`State`], under the desk's lock, which is held
+//! Who owns what: the entries, and the project's file as it was read last, are `State`, under the desk's lock, which is held
 //! for moments only. What is remembered from one desk to the next is `memory`, under a lock of its own that is held while it is
 //! written to the disk; whoever needs both takes that one first. One desk runs for a project at a time: it holds a lock file.
 //!

@@ -268,7 +268,7 @@ impl Shared {
                     return Err(Refused(format!(
                         "the command {name:?} is not trusted as it stands in the project's file now. Only a person can change \
                          that, at a terminal: a2e-proc trust show {key}, then a2e-proc trust grant {key}",
-                        key = crate::engine::shell_words(&[command.name.clone()]),
+                        key = crate::engine::shell_words(std::slice::from_ref(&command.name)),
                     )));
                 }
                 env.splice(0..0, command.env.clone());

@@ -110,18 +110,18 @@ impl Desk {
         let start = Instant::now();
         let taken = self.shared.wait(WITHIN, cancelled, |state| match state.entries.get_mut(&view.id) {
             Some(entry) if entry.is_typed_to => None,
-            Some(entry) => Some(entry.terminal.clone().map(|terminal| {
-                entry.is_typed_to = true;
-                terminal
-            })),
+            Some(entry) => {
+                entry.is_typed_to = entry.terminal.is_some();
+                Some(entry.terminal.clone())
+            }
             None => Some(None),
         });
         let terminal = match taken {
             Waited::Came(terminal) => terminal.ok_or_else(stopped)?,
             Waited::TimedOut | Waited::Cancelled => return Ok(self.shared.note(view.id, nothing_sent)),
         };
-        let sent = self.shared.note(view.id, Sent { status: Delivery::Delivering, ..nothing_sent });
         let turn = Turn { shared: &self.shared, id: view.id };
+        let sent = self.shared.note(view.id, Sent { status: Delivery::Delivering, ..nothing_sent });
         let mut typist = Typist { terminal: &terminal, until: start + WITHIN, cancelled };
         let delivery = match keys {
             Keys::Bytes(bytes) => typist.write(bytes.clone()),

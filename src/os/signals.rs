@@ -24,7 +24,7 @@ pub(crate) fn keep_child_exits() -> io::Result<()> {
     Ok(())
 }
 
-/// The signals that this program ignores. Where the system does not say, the one that must not be ([`keep_child_exits`]).
+/// The signals that this program ignores. Where the system does not say, the one that must not be (`keep_child_exits`).
 #[must_use]
 pub fn ignored_signals() -> Vec<i32> {
     let is_in = |mask: u64| move |signal: &i32| mask & (1 << (signal - 1)) != 0;
