@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use pty_process::Size;
 use pty_process::blocking::{self, Pts};
 
-use super::poll::set_nonblocking;
+use super::poll::{set_nonblocking, wait_readable};
 
 /// The host's side of a pseudo-terminal, nonblocking. Once it and its clones are closed, whoever is on the other side is hung up.
 pub struct Pty(blocking::Pty);
@@ -43,7 +44,11 @@ impl Pty {
         {
             use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
             let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-            ioctl_tiocgptpeer(&self.0, flags).and_then(rustix::io::ioctl_fionread).unwrap_or(0)
+            let Ok(peer) = ioctl_tiocgptpeer(&self.0, flags) else { return 0 };
+            // What has just been written is on its way for a moment, on a thread of the system's, and counted nowhere. To ask
+            // whether there is something to read waits for it to arrive.
+            let _ = wait_readable(&peer, None, Some(Duration::ZERO));
+            rustix::io::ioctl_fionread(peer).unwrap_or(0)
         }
         #[cfg(not(target_os = "linux"))]
         0
