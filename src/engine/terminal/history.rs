@@ -17,8 +17,9 @@ pub const MOST_BYTES: usize = 3_840 * 1024;
 /// What a line takes beside its text: its place in the queue and in the allocator.
 const LINE_COST: usize = 32;
 
-/// A line that has become so long is ended, so that output without an end is not one line without an end.
-const LONG_LINE: usize = 16 * 1024;
+/// A line that has become so long is ended, so that output without an end is not one line without an end. With one row more it
+/// still fits into what is handed out at once, or its beginning could not be read.
+const LONG_LINE: usize = 8 * 1024;
 
 /// Joins rows to lines. Each line stands for itself: it begins and ends without attributes.
 #[derive(Clone, Default)]
