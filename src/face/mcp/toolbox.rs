@@ -150,9 +150,11 @@ impl DeskTools {
     fn settled(&self, view: &View, call: &Call, still: &str) -> Result<Done, Problem> {
         let target = Target::Id(view.id);
         let settled = |view: &View| (!matches!(view.status, Status::Stopping | Status::Starting)).then_some(());
-        let waited = self.desk.wait(&target, STOPS_WITHIN, call.cancelled(), settled)?;
-        let words = if waited == Waited::Came(()) { "" } else { still };
-        Ok(shown::one(words, &self.desk.view(&target)?))
+        let waited = self.desk.wait(&target, STOPS_WITHIN, call.cancelled(), settled);
+        let words = if matches!(waited, Ok(Waited::TimedOut | Waited::Cancelled)) { still } else { "" };
+        // A command that is in the project's file no more is not there any more once it has stopped.
+        let gone = || View { status: Status::Stopped, pid: None, uptime: None, ..view.clone() };
+        Ok(shown::one(words, &self.desk.view(&target).unwrap_or_else(|_| gone())))
     }
 
     fn every(&self, all: All) -> Done {
