@@ -123,14 +123,15 @@ impl Shared {
     pub(super) fn forget(&self, id: u64) {
         let mut memory = self.memory.lock();
         memory.entries.retain(|entry| entry.id != id);
+        // Before anybody is told: it must not come back.
+        if let Err(refused) = self.save(&memory) {
+            self.log.say(Level::Error, format_args!("{refused}"));
+        }
         let mut state = self.state.lock();
         let entry = state.entries.remove(&id);
         state.changed();
         drop(state);
         drop(entry);
-        if let Err(refused) = self.save(&memory) {
-            self.log.say(Level::Error, format_args!("{refused}"));
-        }
     }
 
     pub(super) fn agent_tool(&self, id: &str) -> Result<AgentTool, Refused> {

@@ -144,9 +144,10 @@ impl Entry {
         }
     }
 
-    /// Whether it is shown: a command that is in the project's file no more is, while it runs.
+    /// Whether it is shown: a command that is in the project's file no more is, while it runs; what has been closed is, until
+    /// that is written down.
     pub fn is_there(&self) -> bool {
-        self.run != Run::Closed && (self.kind() != Kind::Command || self.command.is_some() || self.status().is_active())
+        self.kind() != Kind::Command || self.command.is_some() || self.status().is_active()
     }
 
     pub fn view(&self, command: String, is_selected: bool) -> View {
