@@ -175,13 +175,26 @@ impl Shared {
     fn take_over(&self, project: Project) {
         let mut memory = self.memory.lock();
         let mut state = self.state.lock();
+        let there: Vec<u64> = state.entries.values().filter(|entry| entry.is_there()).map(|entry| entry.id).collect();
         state.entries.values_mut().for_each(|entry| entry.command = None);
-        let mut fresh = Vec::new();
+        let (mut fresh, mut back) = (Vec::new(), Vec::new());
         for command in &project.commands {
             let is_it = |entry: &&mut Entry| matches!(&entry.what, What::Command { key } if *key == command.name);
             match state.entries.values_mut().find(is_it) {
-                Some(entry) => entry.command = Some(command.clone()),
+                Some(entry) => {
+                    entry.command = Some(command.clone());
+                    back.extend(Some(entry.id).filter(|id| !there.contains(id)));
+                }
                 None => fresh.push(command.clone()),
+            }
+        }
+        for id in back {
+            // While it was not there another may have been given its name.
+            let Some(name) = state.entries.get(&id).map(|entry| entry.name.clone()) else { continue };
+            if state.check_name(&name, Some(id)).is_err() {
+                let name = state.free_name(&name);
+                memory.entries.iter_mut().filter(|entry| entry.id == id).for_each(|entry| entry.name.clone_from(&name));
+                state.entries.get_mut(&id).into_iter().for_each(|entry| entry.name.clone_from(&name));
             }
         }
         drop(state);
