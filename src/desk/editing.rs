@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::entry::{Kind, Status};
-use super::project::{self, Project};
+use super::project::{self, Command, Project};
 use super::running::Order;
 use super::store::{self, AgentTool, Remembered, What};
 use super::watch::Watch;
@@ -198,19 +198,15 @@ impl Shared {
             }
         }
         drop(state);
-        for command in fresh {
-            let Ok(id) = store::give_id(&self.paths, &mut memory) else { break };
-            let name = self.state.lock().free_name(&command.name);
-            let stored = store::Entry { id, name, what: What::Command { key: command.name.clone() } };
-            memory.entries.push(stored.clone());
-            self.state.lock().entries.insert(id, Entry { command: Some(command), ..Entry::new(&stored) });
-        }
+        let refused: Vec<Refused> =
+            fresh.into_iter().filter_map(|command| self.add_command(&mut memory, command).err()).collect();
         if let Err(refused) = self.save(&memory) {
             self.log.say(Level::Error, format_args!("{refused}"));
         }
         drop(memory);
         let mut state = self.state.lock();
         state.project = project;
+        state.project.notices.extend(refused.into_iter().map(|refused| refused.0));
         state.broken = None;
         state.changed();
         let patterns: Vec<(u64, Vec<String>)> = state
@@ -221,6 +217,26 @@ impl Shared {
             .collect();
         drop(state);
         self.watch(patterns);
+    }
+
+    /// Adds a command that the project's file has not had before, in the place of one that it has no more if the desk is full.
+    fn add_command(&self, memory: &mut Remembered, command: Command) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        if state.entries.len() >= MAX_ENTRIES {
+            let gone = state.entries.values().find(|entry| !entry.is_there()).map(|entry| entry.id);
+            let Some(gone) = gone else {
+                return Err(Refused(format!("the desk is full: there is no room for the command {:?}", command.name)));
+            };
+            memory.entries.retain(|entry| entry.id != gone);
+            drop(state.entries.remove(&gone));
+        }
+        let name = state.free_name(&command.name);
+        drop(state);
+        let id = store::give_id(&self.paths, memory).map_err(|e| not_saved(&e))?;
+        let stored = store::Entry { id, name, what: What::Command { key: command.name.clone() } };
+        memory.entries.push(stored.clone());
+        self.state.lock().entries.insert(id, Entry { command: Some(command), ..Entry::new(&stored) });
+        Ok(())
     }
 
     /// Watches the files of the commands that ask for that.
