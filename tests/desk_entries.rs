@@ -61,9 +61,6 @@ fn who_names_no_entry_is_told_what_to_do() {
         ("no_such_tool", json!({}), "-32602"),
         ("search_output", json!({"process_id": 1}), "pattern"),
         ("search_output", json!({"process_id": 1, "pattern": ""}), "pattern"),
-        ("search_output", json!({"process_id": 1, "pattern": "x", "max_results": 101}), "max_results"),
-        ("get_process_output", json!({"process_id": 1, "lines": 0}), "lines"),
-        ("get_process_output", json!({"process_id": 1, "lines": 201}), "lines"),
         ("rename_process", json!({"process_id": 1}), "new_name"),
         ("send_input", json!({"process_id": 1}), "give input (text) or bytes"),
         ("send_input", json!({"process_id": 1, "input": "x", "bytes": [13]}), "not both"),
@@ -78,12 +75,11 @@ fn who_names_no_entry_is_told_what_to_do() {
     for (tool, arguments, words) in rows {
         client.refused(tool, &arguments, words);
     }
-    // What the system takes from nobody is an entry that says so.
-    let odd = client.ok("spawn_process", &json!({"kind": "terminal", "name": "odd", "extra_args": ["a\u{0}b"]}));
-    assert!(odd["status"] == "failed" && odd["why"].as_str().unwrap().contains("NUL"), "{odd}");
+    client.refused("spawn_process", &json!({"kind": "terminal", "name": "odd", "extra_args": ["a\u{0}b"]}), "NUL");
+    assert_eq!(client.list().len(), 1);
     // An id and flags that are spelt out will do.
     client.ok("stop_process", &json!({"process_id": "1", "confirm_self_stop": "true"}));
-    client.refused("send_input", &json!({"process_id": 1, "input": "x"}), "does not run (stopped)");
+    client.refused("send_input", &json!({"process_id": 1, "input": "x"}), "does not run");
     for tool in ["stop_process", "get_process_output", "clear_output", "select_process", "get_process_ports"] {
         client.ok(tool, &json!({"process_name": "sh"}));
     }
@@ -164,14 +160,29 @@ fn agents_are_those_that_a_person_has_named() {
         client.shows(agent["id"].as_u64().unwrap(), "got first a b $c");
     }
     assert_eq!(client.list()[1]["name"], "The echo 2");
-    // It has an entry, which says why nothing runs.
-    let gone = client.ok("spawn_agent", &json!({"agent_tool_id": "gone"}))["id"].as_u64().unwrap();
-    let status = client.becomes(gone, "failed");
-    assert!(status["why"].as_str().unwrap().contains("no-such-program"), "{status}");
+    // What could not be started leaves no entry.
+    client.refused("spawn_agent", &json!({"agent_tool_id": "gone"}), "no-such-program");
+    assert_eq!(client.list().len(), 2);
     place.agents(&json!([{"id": "echo"}]));
     client.refused("list_agent_tools", &json!({}), "agents.json");
     client.refused("restart_process", &json!({"process_id": 1}), "agents.json");
     assert_eq!(client.status(1)["status"], "running");
+}
+
+#[test]
+fn a_message_is_no_answer_to_the_prompt_of_an_agent_that_says_it_is_blocked() {
+    let place = Place::new();
+    let script = "printf '\\033]7501;state=blocked\\033\\\\proceed?'; read answer; printf '\\033]7501;state=idle\\033\\\\'; \
+                  echo answered $answer; read message; echo heard $message; exec cat";
+    place.agents(&json!([{"id": "asks", "command": ["sh", "-c", script]}]));
+    let mut client = place.mcp();
+    let id = client.ok("spawn_agent", &json!({"agent_tool_id": "asks"}))["id"].as_u64().unwrap();
+    client.shows(id, "proceed?");
+    client.refused("send_input", &json!({"process_id": id, "input": "do this"}), "intent \"interaction\"");
+    client.ok("send_input", &json!({"process_id": id, "input": "no", "intent": "interaction"}));
+    client.shows(id, "answered no");
+    client.ok("send_input", &json!({"process_id": id, "input": "do this"}));
+    client.shows(id, "heard do this");
 }
 
 #[test]

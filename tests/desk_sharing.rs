@@ -53,6 +53,20 @@ fn a_storm_of_restarts_leaves_one_copy() {
     gone(&marker);
 }
 
+/// Some clients pass little of their environment on.
+#[test]
+fn a_client_whose_environment_would_have_it_look_elsewhere_finds_the_desk() {
+    let place = Place::new();
+    let desk = place.desk();
+    place.connect().ok("spawn_process", &json!({"kind": "terminal", "name": "here"}));
+    let mut command = place.binary(&["mcp"]);
+    command.env_remove("XDG_RUNTIME_DIR");
+    let mut client = Client::start(command);
+    client.initialize();
+    assert_eq!(client.list()[0]["name"], "here");
+    desk.end();
+}
+
 #[test]
 fn entries_that_many_add_at_once_are_all_there() {
     let place = Place::new();

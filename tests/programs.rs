@@ -251,8 +251,10 @@ fn all_that_was_written_before_the_end_is_there() {
     let ended = client.becomes(id, "exited");
     assert_eq!(ended["exit_code"], 0);
     let raw = client.ok("get_process_raw_output", &json!({"process_id": id, "lines": 200}));
-    assert_eq!((&raw["total_bytes"], &raw["first_byte"]), (&json!(20_480), &json!(4096)), "{raw}");
+    assert_eq!((&raw["total_bytes"], &raw["before"]), (&json!(20_480), &json!(4096)), "{raw}");
     assert_eq!(raw["output"].as_str().unwrap().len(), 16_384);
+    let older = client.ok("get_process_raw_output", &json!({"process_id": id, "before": raw["before"]}));
+    assert_eq!((older["output"].as_str().unwrap().len(), &older["before"]), (4096, &json!(0)));
     let mut whole = String::new();
     let mut before = None;
     loop {

@@ -51,7 +51,7 @@ impl Run {
     }
 
     fn raw(&self) -> String {
-        self.screen.lock().raw_tail(200).text
+        self.screen.lock().raw_tail(200, None, usize::MAX).text
     }
 
     /// Looks, until the program has written `words`.
@@ -88,7 +88,7 @@ fn terminals_open() -> usize {
 fn all_that_was_written_is_there_at_the_end() {
     let run = start(&host(), &["python3", "-c", "print('hello' * 4096, end='')"]);
     assert_eq!(run.ends(), Outcome { exit: Exit::Code(0), cause: None });
-    let tail = run.screen.lock().raw_tail(200);
+    let tail = run.screen.lock().raw_tail(200, None, usize::MAX);
     assert_eq!((tail.text.len(), tail.total), (20_480, 20_480));
     assert_eq!(tail.text, "hello".repeat(4096));
 }
@@ -119,6 +119,14 @@ fn a_size_that_cannot_be_is_refused_and_another_is_told_to_the_program() {
     assert!(run.raw().contains("33 99"), "{}", run.raw());
     let late = run.terminal.resize(Size::new(10, 10).unwrap()).unwrap_err();
     assert!(late.to_string().contains("has ended"), "{late}");
+}
+
+#[test]
+fn a_program_that_closes_its_terminal_and_opens_it_again_is_heard() {
+    let script = "exec 0<&- 1>&- 2>&-; sleep 0.3; exec >/dev/tty; seq 1 20000; echo done";
+    let run = start(&host(), &["sh", "-c", script]);
+    assert_eq!(run.ends().exit, Exit::Code(0));
+    assert!(run.raw().ends_with("20000\r\ndone\r\n"), "{}", run.raw());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use a2e_proc::desk::paths::Paths;
 use a2e_proc::desk::{Desk, NotOpened, Status, View};
+use a2e_proc::engine::Config;
 use a2e_proc::face::mcp::{self, DeskTools, Ended, Opened, Server};
 use a2e_proc::log::{Level, Log};
 use a2e_proc::signals::end_signals;
@@ -20,7 +21,7 @@ use clap::Args;
 use crossbeam_channel::{Sender, bounded};
 use parking_lot::Mutex;
 
-use super::{Complaint, Outcome, log};
+use super::{Complaint, Outcome, log, startup};
 
 /// Which project.
 #[derive(Args, Clone, Debug)]
@@ -64,16 +65,20 @@ struct Running {
 impl Running {
     fn open(paths: &Paths, log: &Log) -> Result<Self, NotOpened> {
         let failed = |doing: String, e: std::io::Error| NotOpened::Failed(format!("could not {doing}: {e}"));
-        let desk = Arc::new(Desk::open(paths.clone(), log.clone())?);
+        let mut config = Config::default();
+        config.hidden_env.extend(startup::own_variables());
+        let desk = Arc::new(Desk::open(paths.clone(), config, log.clone())?);
         let at = paths.socket.display();
         let options = ListenOptions { max_sessions: MOST_CLIENTS, log: log.clone(), ..ListenOptions::default() };
         let listener = Listener::bind(&Address::Unix(paths.socket.clone()), &options);
         let listener = listener.map_err(|e| failed(format!("listen at {at}"), e))?;
+        desk.announce().map_err(|e| failed(format!("write {}", paths.lock().display()), e))?;
         let (stop, stopped) = bounded::<()>(1);
         let (served, log) = (Arc::clone(&desk), log.clone());
         let serve = move || mcp::serve_all(&served, &listener, &log, &stopped);
         let serving = thread::Builder::new().name("desk".into()).spawn(serve);
         let serving = serving.map_err(|e| failed("start a thread".into(), e))?;
+        desk.begin();
         Ok(Self { desk, stop, serving })
     }
 
@@ -197,7 +202,8 @@ pub fn mcp(project: &Project) -> Outcome {
 fn open(paths: &Paths, log: &Log) -> Result<(Opened, Option<Running>), String> {
     let start = Instant::now();
     loop {
-        if let Some(there) = connect(&paths.socket) {
+        let sockets = [paths.announced(), Some(paths.socket.clone())];
+        if let Some(there) = sockets.iter().flatten().find_map(|socket| connect(socket)) {
             return Ok((Opened::There(there), None));
         }
         match Running::open(paths, log) {
@@ -208,9 +214,10 @@ fn open(paths: &Paths, log: &Log) -> Result<(Opened, Option<Running>), String> {
             Err(NotOpened::Failed(words)) => return Err(words),
             Err(NotOpened::Busy) if start.elapsed() >= LISTENS_WITHIN => {
                 return Err(format!(
-                    "another program has the desk of this project open (it holds {}), and does not answer at {}; end it, or try again",
+                    "another program has the desk of this project open (it holds {}), and does not answer at {}; end it, or try \
+                     again",
                     paths.lock().display(),
-                    paths.socket.display()
+                    paths.announced().unwrap_or_else(|| paths.socket.clone()).display()
                 ));
             }
             // The system has no event for a socket that comes to be.

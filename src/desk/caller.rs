@@ -3,13 +3,19 @@
 use super::{Desk, Refused, Target};
 use crate::os;
 
-/// Whether a process descends from one that some desk has started: it, or one that it comes from, was started with the variable
-/// by which such a process knows its entry. Taking it out of a shell's environment changes nothing about that.
+/// Whether a process descends from a desk, or from what one has started, as far as the system tells: one of those that it comes
+/// from was started with the variable by which such a process knows its entry, or is this very program. What has cut itself off
+/// from its parents and its environment is not told apart from anybody else's.
 #[must_use]
 pub fn is_managed(pid: u32) -> bool {
     let is_set =
         |environment: Vec<u8>| environment.split(|&byte| byte == 0).any(|variable| variable.starts_with(VARIABLE));
-    os::lineage(pid).into_iter().any(|pid| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(is_set))
+    let program = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = program(std::process::id());
+    os::lineage(pid).into_iter().any(|ancestor| {
+        std::fs::read(format!("/proc/{ancestor}/environ")).is_ok_and(is_set)
+            || (ancestor != pid && own.is_some() && program(ancestor) == own)
+    })
 }
 
 /// [`super::ID_VARIABLE`] as it stands in an environment.

@@ -47,15 +47,21 @@ impl Desk {
     /// When there is no such entry, or the name is taken or cannot be one.
     pub fn rename(&self, target: &Target, name: &str) -> Result<View, Refused> {
         let id = self.view(target)?.id;
+        // Names are given and taken under the memory's lock.
         let mut memory = self.shared.memory.lock();
+        self.shared.state.lock().check_name(name, Some(id))?;
+        let Some(stored) = memory.entries.iter_mut().find(|entry| entry.id == id) else {
+            return Err(Refused("it has just been closed".into()));
+        };
+        let old = std::mem::replace(&mut stored.name, name.to_owned());
+        if let Err(refused) = self.shared.save(&memory) {
+            memory.entries.iter_mut().filter(|entry| entry.id == id).for_each(|entry| entry.name.clone_from(&old));
+            return Err(refused);
+        }
         let mut state = self.shared.state.lock();
-        state.check_name(name, Some(id))?;
-        let Some(entry) = state.entries.get_mut(&id) else { return Err(Refused("it has just been closed".into())) };
-        name.clone_into(&mut entry.name);
+        state.entries.get_mut(&id).into_iter().for_each(|entry| name.clone_into(&mut entry.name));
         state.changed();
         drop(state);
-        memory.entries.iter_mut().filter(|entry| entry.id == id).for_each(|entry| name.clone_into(&mut entry.name));
-        self.shared.save(&memory)?;
         drop(memory);
         self.view(&Target::Id(id))
     }
@@ -112,7 +118,10 @@ impl Shared {
         let id = store::give_id(&self.paths, &mut memory).map_err(|e| not_saved(&e))?;
         let stored = store::Entry { id, name, what };
         memory.entries.push(stored.clone());
-        self.save(&memory)?;
+        if let Err(refused) = self.save(&memory) {
+            memory.entries.pop();
+            return Err(refused);
+        }
         let mut state = self.state.lock();
         state.entries.insert(id, Entry::new(&stored));
         state.changed();
@@ -161,18 +170,20 @@ impl Shared {
         if *seen == now {
             return;
         }
-        *seen = now;
         match Project::read(&self.paths.root) {
-            Ok(project) => self.take_over(project),
+            // What could not be added is tried again.
+            Ok(project) => *seen = if self.take_over(project) { now } else { Seen::default() },
             Err(why) => {
+                *seen = now;
                 self.log.say(Level::Error, format_args!("{why}"));
                 self.state.lock().broken = Some(format!("{why}; what it said before is still in force"));
             }
         }
     }
 
-    /// Has the desk show what the project's file says now. A command keeps its number as long as it has its name there.
-    fn take_over(&self, project: Project) {
+    /// Has the desk show what the project's file says now. A command keeps its number as long as it has its name there. False if
+    /// the disk did not let it.
+    fn take_over(&self, project: Project) -> bool {
         let mut memory = self.memory.lock();
         let mut state = self.state.lock();
         let there: Vec<u64> = state.entries.values().filter(|entry| entry.is_there()).map(|entry| entry.id).collect();
@@ -200,7 +211,8 @@ impl Shared {
         drop(state);
         let refused: Vec<Refused> =
             fresh.into_iter().filter_map(|command| self.add_command(&mut memory, command).err()).collect();
-        if let Err(refused) = self.save(&memory) {
+        let saved = self.save(&memory);
+        if let Err(refused) = &saved {
             self.log.say(Level::Error, format_args!("{refused}"));
         }
         drop(memory);
@@ -217,6 +229,7 @@ impl Shared {
             .collect();
         drop(state);
         self.watch(patterns);
+        saved.is_ok()
     }
 
     /// Adds a command that the project's file has not had before, in the place of one that it has no more if the desk is full.
@@ -300,7 +313,9 @@ impl State {
     /// `base`, or the first of `base 2`, `base 3`, … that nobody is called.
     fn free_name(&self, base: &str) -> String {
         let is_free = |name: &String| self.entries.values().all(|entry| entry.name != *name);
-        let numbered = (2..).map(|number| format!("{base} {number}"));
+        // Room for the number.
+        let short: String = base.chars().take(LONGEST_NAME - 4).collect();
+        let numbered = (2..).map(|number| format!("{short} {number}"));
         std::iter::once(base.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
     }
 }

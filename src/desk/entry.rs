@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::life::{Idle, Run};
 use super::project::Command;
 use super::store::What;
-use super::typing::Sent;
+use super::typing::{Sent, Stuck};
 use crate::engine::terminal::{SharedScreen, Terminal};
 use crate::model::Exit;
 
@@ -93,6 +93,7 @@ pub(super) struct Entry {
     /// Somebody is typing: one word and its Enter are not mixed with another's.
     pub is_typed_to: bool,
     pub deliveries: VecDeque<Sent>,
+    pub stuck: Option<Stuck>,
 }
 
 /// What there is to say of an entry.

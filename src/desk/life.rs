@@ -120,9 +120,11 @@ impl Run {
             // It does not run, as asked; what is heard of a run is of an old one.
             (Self::Idle(idle), Stop | Started(_) | NotStarted(..) | Ended(..)) => (Self::Idle(idle), None),
 
-            // What is being started is as new as a restart could make it. The last order counts.
-            (Self::Starting { run, ended, .. }, Start | Restart) => {
-                (Self::Starting { run, then: Then::Run, ended }, None)
+            // What is being started is as new as a restart could make it. The last order counts, but nothing brings back what is
+            // being closed.
+            (Self::Starting { run, ended, then }, Start | Restart) => {
+                let then = if then == Then::Close { then } else { Then::Run };
+                (Self::Starting { run, then, ended }, None)
             }
             (Self::Starting { run, ended, then }, Stop) => {
                 let then = if then == Then::Close { then } else { Then::Stop };
@@ -208,7 +210,7 @@ mod tests {
         use Input::*;
         let stopped = Run::Idle(Idle::Stopped);
         let exited = Run::Idle(Idle::Exited(Exit::Code(0)));
-        let rows: [(&[Input], Run, &str); 17] = [
+        let rows: [(&[Input], Run, &str); 18] = [
             (&[Start, Started(1)], Run::Running { run: 1 }, "launch1"),
             (&[Start, Start, Restart, Started(1)], Run::Running { run: 1 }, "launch1"),
             (&[Start, Started(1), Stop, Ended(1, GONE)], stopped.clone(), "launch1 stop"),
@@ -219,6 +221,7 @@ mod tests {
             (&[Start, Stop, Start, Started(1)], Run::Running { run: 1 }, "launch1"),
             (&[Start, NotStarted(1, "no".into())], Run::Idle(Idle::NotStarted("no".into())), "launch1"),
             (&[Start, Close, NotStarted(1, "no".into())], Run::Closed, "launch1 remove"),
+            (&[Start, Close, Start, Restart, Started(1), Ended(1, GONE)], Run::Closed, "launch1 stop remove"),
             (&[Start, Close, Stop, Started(1), Ended(1, GONE)], Run::Closed, "launch1 stop remove"),
             (
                 &[Start, Started(1), Restart, Restart, Ended(1, GONE), Started(2)],

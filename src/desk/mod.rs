@@ -6,7 +6,8 @@
 //! written to the disk; whoever needs both takes that one first. One desk runs for a project at a time: it holds a lock file.
 //!
 //! `life` is the story of one entry, `running` has it happen; `editing` adds, renames and takes away; `typing` delivers input;
-//! `project`, `store`, `trust` and `paths` are its files, and `watch` sees what changes in the project.
+//! `waiting` waits for changes. `project`, `store`, `trust` and `paths` are its files, and `watch` sees what changes in the
+//! project.
 
 mod caller;
 mod editing;
@@ -19,17 +20,19 @@ pub mod store;
 mod tree;
 pub mod trust;
 mod typing;
+mod waiting;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::fs::{File, TryLockError};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, at, bounded, select};
+use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
 pub use crate::os::Port;
@@ -39,6 +42,7 @@ use entry::Entry;
 pub use entry::{Kind, Status, View};
 pub use running::{All, ID_VARIABLE, PROJECT_VARIABLE};
 pub use typing::{Delivery, Keys, Sent};
+pub use waiting::Waited;
 
 use crate::engine::terminal::{SharedScreen, Size};
 use crate::engine::{Config, Host, shell_words};
@@ -97,8 +101,8 @@ pub enum Target {
 /// A project's desk. Dropping it ends all of its processes.
 pub struct Desk {
     shared: Arc<Shared>,
-    /// Held until the desk is gone.
-    _lock: File,
+    /// Locked until the desk is gone.
+    lock: File,
 }
 
 /// What the desk's owner and the threads of its processes share.
@@ -129,24 +133,13 @@ struct State {
     waiting: Vec<Sender<()>>,
 }
 
-/// What came of waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited<T> {
-    /// What was waited for.
-    Came(T),
-    /// The time was over first.
-    TimedOut,
-    /// Whoever waited gave up.
-    Cancelled,
-}
-
 impl Desk {
-    /// Opens the desk of a project: reads its file and what is remembered, and starts what is to be started by itself and is
-    /// trusted.
+    /// Opens the desk of a project, with what is remembered of it. Nothing runs before [`Desk::begin`]. Of `config`, what is about
+    /// agents' requests does not count.
     ///
     /// # Errors
     /// When another desk runs for the project, or its files cannot be used.
-    pub fn open(paths: Paths, log: Log) -> Result<Self, NotOpened> {
+    pub fn open(paths: Paths, config: Config, log: Log) -> Result<Self, NotOpened> {
         let failed = |doing: &str, e: std::io::Error| NotOpened::Failed(format!("could not {doing}: {e}"));
         paths.prepare().map_err(|e| failed(&format!("make the folder {}", paths.state.display()), e))?;
         let lock = File::options().create(true).append(true).mode(0o600).open(paths.lock());
@@ -160,7 +153,7 @@ impl Desk {
         for notice in &notices {
             log.say(Level::Error, format_args!("{notice}"));
         }
-        let host = Host::new(Config::default()).map_err(|e| NotOpened::Failed(e.to_string()))?;
+        let host = Host::new(config).map_err(|e| NotOpened::Failed(e.to_string()))?;
         let shared = Arc::new_cyclic(|me| Shared {
             me: Weak::clone(me),
             host,
@@ -171,10 +164,22 @@ impl Desk {
             watch: Mutex::default(),
             paths,
         });
-        let desk = Self { shared, _lock: lock };
-        desk.shared.refresh();
-        desk.shared.start_all_due();
-        Ok(desk)
+        Ok(Self { shared, lock })
+    }
+
+    /// Writes down where the desk listens, for those whose environment would have them look elsewhere.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn announce(&self) -> std::io::Result<()> {
+        self.lock.set_len(0)?;
+        (&self.lock).write_all(self.shared.paths.socket.as_os_str().as_bytes())
+    }
+
+    /// Reads the project's file, and starts what is to be started by itself and is trusted.
+    pub fn begin(&self) {
+        self.shared.refresh();
+        self.shared.start_all_due();
     }
 
     /// The project's name, as its file has it.
@@ -227,36 +232,6 @@ impl Desk {
         store::agent_tools(&self.shared.paths).map_err(Refused)
     }
 
-    /// Waits until `look` sees something in an entry, or for at most `time`.
-    ///
-    /// # Errors
-    /// When there is no such entry, or not any more.
-    pub fn wait<T>(
-        &self,
-        target: &Target,
-        time: Duration,
-        cancelled: &Receiver<Infallible>,
-        mut look: impl FnMut(&View) -> Option<T>,
-    ) -> Result<Waited<T>, Refused> {
-        let id = self.view(target)?.id;
-        self.shared
-            .wait(time, cancelled, |state| match state.find(&Target::Id(id)) {
-                Ok(entry) => look(&state.view(entry, &[])).map(Ok),
-                Err(refused) => Some(Err(refused)),
-            })
-            .transposed()
-    }
-
-    /// Every entry, once something has changed since the number that came with the last answer; or `None`, when that takes longer
-    /// than `time` or nobody wants to know any more.
-    pub fn news(&self, since: u64, time: Duration, cancelled: &Receiver<Infallible>) -> Option<(u64, Vec<View>)> {
-        let changed = |state: &mut State| (state.version != since).then_some(state.version);
-        match self.shared.wait(time, cancelled, changed) {
-            Waited::Came(version) => Some((version, self.list())),
-            Waited::TimedOut | Waited::Cancelled => None,
-        }
-    }
-
     /// Ends every process, all at the same time, and starts no more. Takes at most a second; what is left then is killed by the watchdog when this program ends.
     pub fn close(&self) {
         self.shared.close();
@@ -269,45 +244,6 @@ impl Drop for Desk {
         // Its thread may hold the desk while it restarts something.
         let watch = self.shared.watch.lock().take();
         drop(watch);
-    }
-}
-
-impl<T> Waited<Result<T, Refused>> {
-    fn transposed(self) -> Result<Waited<T>, Refused> {
-        Ok(match self {
-            Self::Came(result) => Waited::Came(result?),
-            Self::TimedOut => Waited::TimedOut,
-            Self::Cancelled => Waited::Cancelled,
-        })
-    }
-}
-
-impl Shared {
-    /// Waits until `look` sees something. It is called under the desk's lock, after each change.
-    fn wait<T>(
-        &self,
-        time: Duration,
-        cancelled: &Receiver<Infallible>,
-        mut look: impl FnMut(&mut State) -> Option<T>,
-    ) -> Waited<T> {
-        let (deadline, cancelled) = (Instant::now() + time, cancelled.clone());
-        let over = at(deadline);
-        loop {
-            let mut state = self.state.lock();
-            if let Some(seen) = look(&mut state) {
-                return Waited::Came(seen);
-            }
-            let (changes, changed) = bounded(1);
-            state.waiting.push(changes.clone());
-            drop(state);
-            let waited = select! {
-                recv(changed) -> _ => continue,
-                recv(cancelled) -> _ => Waited::Cancelled,
-                recv(over) -> _ => Waited::TimedOut,
-            };
-            self.state.lock().waiting.retain(|waiting| !waiting.same_channel(&changes));
-            return waited;
-        }
     }
 }
 
@@ -330,15 +266,6 @@ impl State {
             selected: None,
             is_closing: false,
             waiting: Vec::new(),
-        }
-    }
-
-    /// Tells those who wait that something has changed.
-    fn changed(&mut self) {
-        self.version += 1;
-        for waiting in self.waiting.drain(..) {
-            // Each waits for one word; if it has stopped waiting it does not want it.
-            let _ = waiting.try_send(());
         }
     }
 
@@ -391,6 +318,7 @@ impl Entry {
             restarts: entry::Restarts::default(),
             is_typed_to: false,
             deliveries: std::collections::VecDeque::new(),
+            stuck: None,
         }
     }
 }

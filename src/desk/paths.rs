@@ -1,7 +1,7 @@
 //! Where a project's files are: what is remembered of it, what it is trusted with, and the desk's socket. Talks to the file
 //! system alone; the environment comes from the caller.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -117,6 +117,14 @@ impl Paths {
     #[must_use]
     pub fn trust_lock(&self) -> PathBuf {
         self.state.join("trust.lock")
+    }
+
+    /// Where the desk that has been opened last says that it listens. Its environment may have had it listen elsewhere than this
+    /// program's would.
+    #[must_use]
+    pub fn announced(&self) -> Option<PathBuf> {
+        let text = fs::read(self.lock()).ok().filter(|text| !text.is_empty())?;
+        Some(PathBuf::from(OsStr::from_bytes(&text))).filter(|path| path.is_absolute())
     }
 
     /// The file that the project's desk keeps locked while it lives.

@@ -115,8 +115,12 @@ impl Desk {
     }
 
     fn order(&self, target: &Target, order: Order) -> Result<View, Refused> {
-        self.shared.refresh();
+        // What stops something does not wait for the disk.
+        if matches!(order, Order::Start | Order::Restart) {
+            self.shared.refresh();
+        }
         let view = self.view(target)?;
+        self.shared.begin_anew(view.id);
         self.shared.order(view.id, order)?;
         // One that was closed while it did not run is there no more.
         Ok(self.view(&Target::Id(view.id)).unwrap_or(View { status: Status::Stopped, ..view }))
@@ -146,13 +150,17 @@ impl Shared {
         if state.is_closing && order != Order::Stop {
             return Err(Refused("the desk is being closed".into()));
         }
-        if let Some(entry) = state.entries.get_mut(&id) {
-            entry.restarts.begin_anew();
-        }
         let effect = state.feed(id, input);
         drop(state);
         self.act(id, effect);
         Ok(())
+    }
+
+    /// Somebody asks something of an entry, so what it did by itself counts no more.
+    fn begin_anew(&self, id: u64) {
+        if let Some(entry) = self.state.lock().entries.get_mut(&id) {
+            entry.restarts.begin_anew();
+        }
     }
 
     /// Does what the machine says. A launch that fails at once may bring the next thing to do.
@@ -217,6 +225,7 @@ impl Shared {
 
     /// Starts an entry again that has ended by itself, if it asks for that and has not been too often.
     fn start_again_if_due(&self, id: u64) -> Option<Effect> {
+        self.refresh();
         let mut state = self.state.lock();
         let closing = state.is_closing;
         let entry = state.entries.get_mut(&id)?;
@@ -236,10 +245,15 @@ impl Shared {
         }
     }
 
-    /// Restarts a command whose files have changed, if it runs.
+    /// Restarts a command whose files have changed, if it runs: not too often, since it may be what changes them.
     pub(super) fn files_changed(&self, id: u64) {
-        let runs = self.state.lock().entries.get(&id).is_some_and(|entry| entry.status() == Status::Running);
-        if runs && let Err(refused) = self.order(id, Order::Restart) {
+        self.refresh();
+        let mut state = self.state.lock();
+        let due = state.entries.get_mut(&id).is_some_and(|entry| {
+            matches!(entry.status(), Status::Running | Status::Starting) && entry.restarts.take(Instant::now())
+        });
+        drop(state);
+        if due && let Err(refused) = self.order(id, Order::Restart) {
             self.log.say(Level::Error, format_args!("its files have changed, and it was not restarted: {refused}"));
         }
     }
@@ -267,8 +281,9 @@ impl Shared {
                 if !trust.is_trusted(&command.variant()) {
                     return Err(Refused(format!(
                         "the command {name:?} is not trusted as it stands in the project's file now. Only a person can change \
-                         that, at a terminal: a2e-proc trust show {key}, then a2e-proc trust grant {key}",
+                         that, at a terminal: a2e-proc trust grant {key} --project {project}",
                         key = crate::engine::shell_words(std::slice::from_ref(&command.name)),
+                        project = crate::engine::shell_words(&[root.to_string_lossy().into_owned()]),
                     )));
                 }
                 env.splice(0..0, command.env.clone());
@@ -285,15 +300,17 @@ impl Shared {
     }
 
     pub(super) fn close(&self) {
+        let start = Instant::now();
         let mut state = self.state.lock();
-        state.is_closing = true;
+        if std::mem::replace(&mut state.is_closing, true) {
+            return;
+        }
         let ids: Vec<u64> = state.entries.keys().copied().collect();
         let effects: Vec<_> = ids.into_iter().map(|id| (id, state.feed(id, Input::Stop))).collect();
         drop(state);
         for (id, effect) in effects {
             self.act(id, effect);
         }
-        let start = Instant::now();
         let left = |span: Duration| span.saturating_sub(start.elapsed());
         let is_over = |state: &mut State| state.entries.values().all(|entry| !entry.status().is_active()).then_some(());
         if let super::Waited::Came(()) = self.wait(left(ASK), &never(), is_over) {

@@ -12,11 +12,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, after, select};
+use crossbeam_channel::{Receiver, TryRecvError, after, never, select};
 
-use super::{Desk, Refused, Shared, Target, Waited};
+use super::entry::Status;
+use super::{Desk, Refused, Shared, State, Target, Waited};
 use crate::engine::Reply;
-use crate::engine::terminal::Terminal;
+use crate::engine::terminal::{ProgramState, Terminal};
 use crate::model::Refusal;
 
 /// What to type.
@@ -82,8 +83,7 @@ const WITHIN: Duration = Duration::from_secs(18);
 /// How long the program may take to read text before Enter is pressed all the same.
 const READS_WITHIN: Duration = Duration::from_secs(2);
 
-/// The pauses between two looks at what the program has not read: an eighth of the time so far, within bounds. The system tells
-/// nobody when it has.
+/// The pauses between two looks at what the program has not read: an eighth of the time so far, within bounds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -93,54 +93,91 @@ const ENTER: &[u8] = b"\r";
 
 impl Desk {
     /// Types into a running entry's process. Waits for those who type there already, and until the terminal has taken it, in all
-    /// for at most 30 s.
+    /// for at most 20 s. Keys that may be there to interrupt (bytes other than Tab and line ends) wait for nobody.
     ///
     /// # Errors
-    /// When there is no such entry, it does not run, or its terminal takes no more.
+    /// When there is no such entry, it does not run, it waits for the answer to a prompt that a message is none to, or its
+    /// terminal takes no more.
     pub fn type_keys(&self, target: &Target, keys: &Keys, cancelled: &Receiver<Infallible>) -> Result<Sent, Refused> {
         let view = self.view(target)?;
         let name = &view.name;
-        let nothing_sent = Sent { id: 0, status: Delivery::Undelivered, bytes: keys.len(), at: Instant::now() };
-        let stopped = || {
-            Refused(format!(
-                "{name:?} does not run ({}), so nothing can be typed there; start_process starts it",
-                view.status.as_str()
-            ))
-        };
+        let screen = self.screen(&Target::Id(view.id))?;
+        if matches!(keys, Keys::Message(_)) && screen.lock().program_status() == Some(ProgramState::Blocked) {
+            return Err(Refused(format!(
+                "{name:?} says that it is blocked: it waits for an answer. Read its output; to answer, send input with the intent \
+                 \"interaction\""
+            )));
+        }
         let start = Instant::now();
-        let taken = self.shared.wait(WITHIN, cancelled, |state| match state.entries.get_mut(&view.id) {
-            Some(entry) if entry.is_typed_to => None,
-            Some(entry) => {
-                entry.is_typed_to = entry.terminal.is_some();
-                Some(entry.terminal.clone())
-            }
-            None => Some(None),
-        });
+        let is_urgent = keys.is_urgent();
+        let taken = self.shared.wait(WITHIN, cancelled, |state| state.take_turn(view.id, is_urgent));
+        let nothing_sent = Sent { id: 0, status: Delivery::Undelivered, bytes: keys.len(), at: start };
         let terminal = match taken {
-            Waited::Came(terminal) => terminal.ok_or_else(stopped)?,
+            Waited::Came(Ok(terminal)) => terminal,
+            Waited::Came(Err(why)) => return Err(Refused(format!("{name:?} {why}"))),
             Waited::TimedOut | Waited::Cancelled => return Ok(self.shared.note(view.id, nothing_sent)),
         };
-        let turn = Turn { shared: &self.shared, id: view.id };
+        let turn = (!is_urgent).then(|| Turn { shared: &self.shared, id: view.id });
         let sent = self.shared.note(view.id, Sent { status: Delivery::Delivering, ..nothing_sent });
-        let mut typist = Typist { terminal: &terminal, until: start + WITHIN, cancelled };
+        let mut typist = Typist { terminal: &terminal, until: start + WITHIN, cancelled, stuck: None };
         let delivery = match keys {
-            Keys::Bytes(bytes) => typist.write(bytes.clone()),
+            Keys::Bytes(bytes) => typist.write(bytes.clone(), cancelled),
             Keys::Text { text, submit } => typist.type_text(typed(text), *submit),
             Keys::Message(text) => {
-                let takes_pastes = self.screen(&Target::Id(view.id))?.lock().bracketed_paste();
+                let takes_pastes = screen.lock().bracketed_paste();
                 typist.type_text(pasted(text, takes_pastes), true)
             }
         };
+        if let (Some(stuck), Some(entry)) = (typist.stuck, self.shared.state.lock().entries.get_mut(&view.id)) {
+            entry.stuck = Some(stuck);
+        }
         drop(turn);
         let status = *delivery.as_ref().unwrap_or(&Delivery::Undelivered);
         let sent = self.shared.note(view.id, Sent { status, ..sent });
         delivery.map(|_| sent).map_err(|refusal| match refusal {
+            Refusal::StdinFull { size, limit, .. } if size > limit => {
+                Refused(format!("{size} bytes are more than can be typed at once: {limit}"))
+            }
             Refusal::StdinFull { .. } => Refused(format!(
                 "{name:?} has not read what was typed before, and its terminal takes no more; look at its output, and send \
-                 this again later, or interrupt it (bytes [3])"
+                 this again later, or stop it"
             )),
             _ => Refused(format!("{name:?} has just ended, and nothing more can be typed there")),
         })
+    }
+}
+
+/// An answer that is still to come: the terminal has not taken what was typed.
+pub(super) type Stuck = Receiver<Result<(), Refusal>>;
+
+impl State {
+    /// The terminal to type into, once nobody else types there; or why nothing can be typed.
+    fn take_turn(&mut self, id: u64, is_urgent: bool) -> Option<Result<Arc<Terminal>, &'static str>> {
+        let entry = self.entries.get_mut(&id);
+        let entry_status = entry.as_ref().map(|entry| entry.status());
+        let Some((entry, terminal)) = entry.and_then(|entry| entry.terminal.clone().map(|terminal| (entry, terminal)))
+        else {
+            return Some(Err(match entry_status {
+                Some(Status::Starting) => "is being started; send it again in a moment",
+                _ => "does not run, so nothing can be typed there; start_process starts it",
+            }));
+        };
+        if is_urgent {
+            return Some(Ok(terminal));
+        }
+        if entry.is_typed_to {
+            return None;
+        }
+        // With its end the terminal answers, too.
+        if entry.stuck.as_ref().is_some_and(|stuck| stuck.try_recv() == Err(TryRecvError::Empty)) {
+            return Some(Err(
+                "has not taken what was typed before, and more could be mixed with it; look at its output, and \
+                             send this later, or restart it",
+            ));
+        }
+        entry.stuck = None;
+        entry.is_typed_to = true;
+        Some(Ok(terminal))
     }
 }
 
@@ -156,6 +193,11 @@ impl Desk {
 }
 
 impl Keys {
+    /// Whether they may be there to interrupt the program: then they wait for nobody who types.
+    fn is_urgent(&self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes.iter().any(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')))
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Text { text, .. } | Self::Message(text) => text.len(),
@@ -205,28 +247,44 @@ struct Typist<'a> {
     terminal: &'a Terminal,
     until: Instant,
     cancelled: &'a Receiver<Infallible>,
+    /// What the terminal has not taken in time.
+    stuck: Option<Stuck>,
 }
 
 impl Typist<'_> {
     fn type_text(&mut self, text: String, submit: bool) -> Result<Delivery, Refusal> {
-        if !text.is_empty() {
-            let delivery = self.write(text.into_bytes())?;
-            if delivery != Delivery::Delivered || !submit {
-                return Ok(delivery);
-            }
-            self.wait_read();
+        if text.is_empty() && submit {
+            return self.write(ENTER.to_vec(), self.cancelled);
         }
-        if submit { self.write(ENTER.to_vec()) } else { Ok(Delivery::Delivered) }
+        let delivery = self.write(text.into_bytes(), self.cancelled)?;
+        if delivery != Delivery::Delivered || !submit {
+            return Ok(delivery);
+        }
+        self.wait_read();
+        // Cancelled or not: a draft without its Enter would be sent by the next one's. If it cannot be pressed, the text has
+        // been typed all the same.
+        Ok(self.write(ENTER.to_vec(), &never()).unwrap_or(Delivery::Uncertain))
     }
 
-    fn write(&mut self, bytes: Vec<u8>) -> Result<Delivery, Refusal> {
+    fn write(&mut self, bytes: Vec<u8>, cancelled: &Receiver<Infallible>) -> Result<Delivery, Refusal> {
         let (reply, answer) = Reply::channel();
         self.terminal.write(bytes, reply);
         let over = after(self.until.saturating_duration_since(Instant::now()));
-        select! {
-            recv(answer) -> answer => answer.unwrap_or(Ok(())).map(|()| Delivery::Delivered),
-            recv(self.cancelled) -> _ => Ok(Delivery::Uncertain),
-            recv(over) -> _ => Ok(Delivery::Uncertain),
+        let answered = answer.try_recv().or_else(|_| {
+            select! {
+                recv(answer) -> answer => answer.map_err(drop),
+                recv(cancelled) -> _ => Err(()),
+                recv(over) -> _ => Err(()),
+            }
+        });
+        match answered {
+            Ok(Ok(())) => Ok(Delivery::Delivered),
+            Ok(Err(Refusal::StdinFull { taken, .. })) if taken > 0 => Ok(Delivery::Uncertain),
+            Ok(Err(refusal)) => Err(refusal),
+            Err(()) => {
+                self.stuck = Some(answer);
+                Ok(Delivery::Uncertain)
+            }
         }
     }
 
@@ -234,12 +292,8 @@ impl Typist<'_> {
     fn wait_read(&self) {
         let start = Instant::now();
         while self.terminal.unread() > 0 && self.terminal.outcome().is_none() && start.elapsed() < READS_WITHIN {
-            let pause = after((start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
-            select! {
-                recv(pause) -> _ => {}
-                // What is typed is finished all the same: a draft without its Enter would be sent by the next one's.
-                recv(self.cancelled) -> _ => return,
-            }
+            // The system tells nobody when it has.
+            std::thread::sleep((start.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
         }
     }
 }
@@ -251,11 +305,14 @@ fn typed(text: &str) -> String {
 
 /// Text as a terminal passes it on from a clipboard. What would end a paste is not part of it, in whatever way it was put in.
 fn pasted(text: &str, takes_pastes: bool) -> String {
-    let mut text = typed(text);
-    while text.contains(PASTE_ENDS) {
-        text = text.replace(PASTE_ENDS, "");
+    let mut kept = String::with_capacity(text.len());
+    for c in typed(text).chars() {
+        kept.push(c);
+        if kept.ends_with(PASTE_ENDS) {
+            kept.truncate(kept.len() - PASTE_ENDS.len());
+        }
     }
-    if takes_pastes && !text.is_empty() { format!("{PASTE_BEGINS}{text}{PASTE_ENDS}") } else { text }
+    if takes_pastes && !kept.is_empty() { format!("{PASTE_BEGINS}{kept}{PASTE_ENDS}") } else { kept }
 }
 
 #[cfg(test)]

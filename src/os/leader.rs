@@ -68,33 +68,30 @@ impl Leader {
         if self.reaped {
             return;
         }
+        use rustix::process::Signal as Number;
         match signal {
             // A stopped member handles nothing but SIGKILL until it is continued (R22).
-            Signal::Term => {
-                self.send(rustix::process::Signal::TERM);
-                #[cfg(feature = "mcp")]
-                if self.scope == Scope::Session {
-                    // What a terminal that goes away sends: an interactive shell ignores the first.
-                    self.send(rustix::process::Signal::HUP);
-                }
-                self.send(rustix::process::Signal::CONT);
-            }
-            Signal::Kill => self.send(rustix::process::Signal::KILL),
-            Signal::Int => self.send(rustix::process::Signal::INT),
+            Signal::Term if self.scope == Scope::Group => self.send(&[Number::TERM, Number::CONT]),
+            // What a terminal that goes away sends: an interactive shell ignores SIGTERM.
+            Signal::Term => self.send(&[Number::TERM, Number::HUP, Number::CONT]),
+            Signal::Kill => self.send(&[Number::KILL]),
+            Signal::Int => self.send(&[Number::INT]),
         }
     }
 
     /// The unreaped leader's pid keeps the group's id taken, whoever is in the group. EPERM is possible, when all of them have
     /// changed their user; then there is nothing that this host could do to them.
-    fn send(&self, signal: rustix::process::Signal) {
-        let _ = kill_process_group(self.pid, signal);
-        // A leader may have moved to another group (`setpgid`); it is still this host's child.
-        if getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid) {
-            let _ = kill_process(self.pid, signal);
+    fn send(&self, signals: &[rustix::process::Signal]) {
+        for &signal in signals {
+            let _ = kill_process_group(self.pid, signal);
+            // A leader may have moved to another group (`setpgid`); it is still this host's child.
+            if getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid) {
+                let _ = kill_process(self.pid, signal);
+            }
         }
         #[cfg(feature = "mcp")]
         if self.scope == Scope::Session {
-            session::signal_others(self.pid, signal);
+            session::signal_others(self.pid, signals);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Who is in a session beside its leader. A shell on a terminal gives each of its jobs a group of its own, so what has to end
-//! with it is not one group; `leader` asks here.
+//! with it is not one group; `leader` asks here. Who has left the session (`setsid`) is not counted among them.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use super::group;
 /// killed has a child that the reading may have missed.
 const PASSES: usize = 8;
 
-/// Signals every member of the session that is not in its leader's group.
+/// Sends the signals to every member of the session that is not in its leader's group. Takes a reading of the process table, and
+/// with SIGKILL some more while there are members that have not been signalled.
 ///
 /// Race: a member ends, and its id passes to another process, between the reading of the process table and the signal.
 /// 1. The table says that a process belongs to the session.
@@ -19,17 +20,17 @@ const PASSES: usize = 8;
 /// 3. The table is read again for it: if it still says so, the descriptor is of a member, and is signalled.
 ///
 /// The session's own id cannot pass to another: its leader is not reaped.
-pub fn signal_others(session: Pid, signal: Signal) {
+pub fn signal_others(session: Pid, signals: &[Signal]) {
     let mut signalled = HashSet::new();
     for _ in 0..PASSES {
         let mut found = false;
         for pid in group::processes().into_iter().flatten() {
             if is_other_member(pid, session) && signalled.insert(pid) {
                 found = true;
-                send(pid, session, signal);
+                send(pid, session, signals);
             }
         }
-        if !found || signal != Signal::KILL {
+        if !found || !signals.contains(&Signal::KILL) {
             break;
         }
     }
@@ -45,11 +46,13 @@ fn is_other_member(pid: Pid, session: Pid) -> bool {
     group::live_member(pid).is_some_and(|member| member.session == own && member.group != own)
 }
 
-fn send(pid: Pid, session: Pid, signal: Signal) {
+fn send(pid: Pid, session: Pid, signals: &[Signal]) {
     if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
         && is_other_member(pid, session)
     {
         // It may have ended, or changed its user; then there is nothing that this host could do to it.
-        let _ = pidfd_send_signal(&process, signal);
+        for &signal in signals {
+            let _ = pidfd_send_signal(&process, signal);
+        }
     }
 }

@@ -77,25 +77,33 @@ pub fn spawn(plan: &Plan<'_>) -> io::Result<Child> {
         StdinMode::Null => Stdio::null(),
     });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut tries = BUSY_TRIES;
-    let child = loop {
-        let starting = STARTING.read();
-        let started = command.spawn();
-        drop(starting);
-        match started {
-            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy && tries > 0 => {
-                tries -= 1;
-                std::thread::sleep(BUSY_PAUSE);
-            }
-            other => break other?,
-        }
-    };
+    let child = retry_busy(|| start(&mut command))?;
     let mut leader = Leader::new(child, Scope::Group, plan.watchdog)?;
     match take_pipes(leader.child()) {
         Ok(pipes) => Ok(Child { leader, pipes }),
         Err(e) => {
             leader.abandon();
             Err(e)
+        }
+    }
+}
+
+/// Starts a command while no descriptor is open that it must not have.
+pub(super) fn start(command: &mut Command) -> io::Result<std::process::Child> {
+    let _starting = STARTING.read();
+    command.spawn()
+}
+
+/// Tries again for a while to start a program that is being written to.
+fn retry_busy<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut tries = BUSY_TRIES;
+    loop {
+        match start() {
+            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy && tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
         }
     }
 }
@@ -107,15 +115,16 @@ pub fn spawn(plan: &Plan<'_>) -> io::Result<Child> {
 /// Whatever the system said: it may have no more pseudo-terminals.
 #[cfg(feature = "mcp")]
 pub fn spawn_on_terminal(plan: &Plan<'_>, rows: u16, cols: u16) -> io::Result<(Leader, super::Pty)> {
-    let command = command(plan);
-    let starting = STARTING.write();
-    let opened = super::Pty::open(rows, cols);
-    drop(starting);
-    let (pty, slave) = opened?;
-    let starting = STARTING.read();
-    let started = slave.start(command);
-    drop(starting);
-    let leader = Leader::new(started?, Scope::Session, plan.watchdog)?;
+    let (pty, child) = retry_busy(|| {
+        let command = command(plan);
+        let opening = STARTING.write();
+        let opened = super::Pty::open(rows, cols);
+        drop(opening);
+        let (pty, slave) = opened?;
+        let _starting = STARTING.read();
+        Ok((pty, slave.start(command)?))
+    })?;
+    let leader = Leader::new(child, Scope::Session, plan.watchdog)?;
     Ok((leader, pty))
 }
 

@@ -27,44 +27,44 @@ use rustix::process::Pid;
 use super::leader::Scope;
 
 /// The file is its standard output. Nothing ever comes through the pipe but its end.
+///
+/// The groups come first: they are most, and it takes no time. Then, if there are sessions, all that is in one of them and in a
+/// group of its own, by a reading of the process table for all of them, until one finds nobody.
 const SCRIPT: &str = r##"
 trap '' HUP INT QUIT TERM
-end_session() {
-    again=.........
-    while [ "$again" ]; do
-        again=${again#.}
-        found=
-        for file in /proc/[0-9]*/stat; do
-            stat=
-            { while read -r part; do stat="$stat $part"; done; } 2>/dev/null <"$file"
-            pid=${file#/proc/}
-            pid=${pid%/stat}
-            case ${stat##*) } in
-            [ZXx]*) ;;
-            [A-Za-z]\ *\ *\ "$1"\ *)
-                set -- "$1" ${stat##*) }
-                [ "$5" = "$1" ] && kill -s KILL "$pid" 2>/dev/null && found=yes
-                set -- "$1"
-                ;;
-            esac
-        done
-        [ "$found" ] || again=
-    done
-}
 read -r nothing
-while read -r group; do
-    case $group in
-    0) ;;
-    s*) end_session "${group#s}" ;;
-    *) kill -s KILL -- "-$group" 2>/dev/null ;;
+sessions=
+while read -r scope id; do
+    case $scope in
+    g) kill -s KILL -- "-$id" 2>/dev/null ;;
+    s) kill -s KILL -- "-$id" 2>/dev/null; sessions="${sessions:- }$id " ;;
     esac
 done <&1
+again=........
+while [ "$sessions" ] && [ "$again" ]; do
+    again=${again#.}
+    found=
+    for file in /proc/[0-9]*/stat; do
+        stat=
+        { while read -r part; do stat="$stat $part"; done; } 2>/dev/null <"$file"
+        set -- ${stat##*) }
+        [ "$4" ] || continue
+        case $1 in [ZXx]) continue ;; esac
+        case $sessions in
+        *" $4 "*)
+            pid=${file#/proc/}
+            kill -s KILL "${pid%/stat}" 2>/dev/null && found=yes
+            ;;
+        esac
+    done
+    [ "$found" ] || again=
+done
 "##;
 
 /// What the process is called in a list of processes.
 const NAME: &str = "a2e-proc-watchdog";
 
-/// The bytes of one line of the file: a group, or 0. A page holds a whole number of them, so one is never half written.
+/// The bytes of one line of the file: whether it is a group or a session, and its id; or that there is none. A page holds a whole number of them, so one is never half written.
 const SLOT: usize = 16;
 
 /// A watchdog, started for the first process, and again if it is found dead.
@@ -176,7 +176,7 @@ impl Running {
         // A group of its own, so that neither Ctrl-C nor a kill of the host's group reaches it.
         command.process_group(0).stdin(input).stdout(file.try_clone()?).stderr(Stdio::null());
         // Nothing may fail from here on: a shell whose pipe is closed kills the groups that are written down.
-        Ok(Self { child: command.spawn()?, pipe })
+        Ok(Self { child: super::spawn::start(&mut command)?, pipe })
     }
 }
 
@@ -191,9 +191,9 @@ impl Slots {
     fn insert(&mut self, group: i32, scope: Scope) -> io::Result<()> {
         let slot = self.free.last().copied().unwrap_or(self.taken.len());
         match scope {
-            Scope::Group => self.write(slot, &group.to_string()),
+            Scope::Group => self.write(slot, &format!("g {group}")),
             #[cfg(feature = "mcp")]
-            Scope::Session => self.write(slot, &format!("s{group}")),
+            Scope::Session => self.write(slot, &format!("s {group}")),
         }?;
         self.free.pop();
         self.taken.insert(group, slot);
@@ -204,7 +204,7 @@ impl Slots {
     fn remove(&mut self, group: i32) -> io::Result<()> {
         let Some(slot) = self.taken.remove(&group) else { return Ok(()) };
         self.free.push(slot);
-        self.write(slot, "0")
+        self.write(slot, "-")
     }
 
     fn write(&mut self, slot: usize, entry: &str) -> io::Result<()> {
@@ -252,18 +252,18 @@ mod tests {
             }
             slots.remove(i32::MAX).unwrap();
             slots.remove(5).unwrap();
-            assert_eq!(lines(slots), ["7", "0", "9"]);
+            assert_eq!(lines(slots), ["g 7", "-", "g 9"]);
             for group in 10..100 {
                 slots.insert(group, Scope::Group).unwrap();
                 slots.remove(group).unwrap();
             }
             slots.insert(11, Scope::Group).unwrap();
             slots.insert(12, Scope::Group).unwrap();
-            assert_eq!(lines(slots), ["7", "11", "9", "12"]);
+            assert_eq!(lines(slots), ["g 7", "g 11", "g 9", "g 12"]);
             #[cfg(feature = "mcp")]
             {
                 slots.insert(i32::MAX, Scope::Session).unwrap();
-                assert_eq!(lines(slots)[4], "s2147483647");
+                assert_eq!(lines(slots)[4], "s 2147483647");
             }
         }
     }

@@ -40,18 +40,23 @@ impl Raw {
         self.kept = VecDeque::new();
     }
 
-    /// The last `lines` lines, as far as they are kept. A newline ends a line; it does not begin another.
-    pub fn tail(&self, lines: usize) -> RawTail {
+    /// The last `lines` lines of what came before the byte `before`, or of all, as far as they are kept, and at most `most` bytes. A
+    /// newline ends a line; it does not begin another.
+    pub fn tail(&self, lines: usize, before: Option<u64>, most: usize) -> RawTail {
         let (front, back) = self.kept.as_slices();
-        let bytes = [front, back].concat();
-        let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let all = [front, back].concat();
+        let first = self.total - all.len() as u64;
+        let end = before.map_or(all.len(), |before| before.saturating_sub(first).min(all.len() as u64) as usize);
+        let least = end.saturating_sub(most);
+        let bytes = &all[least..end];
+        let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let start = match lines.checked_sub(1) {
             None => bytes.len(),
-            Some(newlines) => memrchr_iter(b'\n', body).nth(newlines).map_or_else(|| whole(&bytes), |at| at + 1),
+            Some(newlines) => memrchr_iter(b'\n', body).nth(newlines).map_or_else(|| whole(bytes), |at| at + 1),
         };
         RawTail {
             text: String::from_utf8_lossy(&bytes[start..]).into_owned(),
-            offset: self.total - (bytes.len() - start) as u64,
+            offset: first + (least + start) as u64,
             total: self.total,
         }
     }
@@ -69,7 +74,7 @@ mod tests {
     fn tail(parts: &[&[u8]], lines: usize) -> (String, u64, u64) {
         let mut raw = Raw::default();
         parts.iter().for_each(|part| raw.push(part));
-        let RawTail { text, offset, total } = raw.tail(lines);
+        let RawTail { text, offset, total } = raw.tail(lines, None, usize::MAX);
         (text, offset, total)
     }
 
@@ -92,19 +97,33 @@ mod tests {
     }
 
     #[test]
+    fn what_came_before_is_read_backwards() {
+        let mut raw = Raw::default();
+        raw.push("one\ntwo≤\nthree\n".as_bytes());
+        let (mut before, mut parts) = (None, Vec::new());
+        while before != Some(0) {
+            let tail = raw.tail(1, before, 5);
+            before = Some(tail.offset);
+            parts.insert(0, tail.text);
+        }
+        assert_eq!(parts, ["one\n", "tw", "o≤\n", "t", "hree\n"]);
+        assert_eq!(raw.tail(1, Some(99), 99).text, "three\n");
+    }
+
+    #[test]
     fn only_the_last_bytes_are_kept_and_no_character_is_cut() {
         let mut raw = Raw::default();
         for _ in 0..50 {
             raw.push("≤".repeat(10_001).as_bytes());
         }
-        let tail = raw.tail(1);
+        let tail = raw.tail(1, None, usize::MAX);
         assert!(raw.kept.len() == MOST_RAW && raw.kept.capacity() <= 2 * MOST_RAW);
         assert_eq!((tail.total, tail.text.trim_matches('≤')), (50 * 30_003, ""));
         assert_eq!(tail.offset + tail.text.len() as u64, tail.total);
 
         raw.push(&vec![b'x'; 3 * MOST_RAW]);
-        assert_eq!(raw.tail(1).text.len(), MOST_RAW);
+        assert_eq!(raw.tail(1, None, usize::MAX).text.len(), MOST_RAW);
         raw.clear();
-        assert_eq!(raw.tail(1), RawTail { text: String::new(), offset: raw.total, total: raw.total });
+        assert_eq!(raw.tail(1, None, usize::MAX), RawTail { text: String::new(), offset: raw.total, total: raw.total });
     }
 }

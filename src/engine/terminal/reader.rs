@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
@@ -23,6 +23,9 @@ const DRAWN_AT_ONCE: usize = 4 * 1024;
 /// Bytes that are read after the leader's exit, if others hold the terminal open and go on writing. What the leader wrote is among
 /// the first of them: a terminal holds less.
 const SPARE: usize = 256 * 1024;
+
+/// How long a terminal that nobody has open is left alone, unless the leader ends. The system does not tell of one that opens it.
+const CLOSED_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Reader {
     pub pty: Arc<os::Pty>,
@@ -65,8 +68,11 @@ impl Reader {
                         break;
                     }
                 }
-                // EIO: nobody has it open any more, and all is read.
-                Err(_) => break,
+                // EIO: nobody has it open, and all is read. The leader may have closed it and open it again while it lives.
+                Err(_) if drain.is_some() => break,
+                Err(_) => {
+                    let _ = os::wait_readable(&*self.ended, None, Some(CLOSED_PAUSE));
+                }
             }
         }
     }

@@ -98,7 +98,7 @@ pub struct Row {
 }
 
 /// Some rows, oldest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The rows.
     pub rows: Vec<Row>,
@@ -230,9 +230,10 @@ impl Screen {
         self.raw.clear();
     }
 
-    /// The last `lines` lines of bytes as they came, of the last 256 KiB.
-    pub fn raw_tail(&self, lines: usize) -> RawTail {
-        self.raw.tail(lines)
+    /// The last `lines` lines of bytes as they came, of the last 256 KiB: of those before the byte `before`, counted from the first
+    /// that ever came, and at most `most` bytes.
+    pub fn raw_tail(&self, lines: usize, before: Option<u64>, most: usize) -> RawTail {
+        self.raw.tail(lines, before, most)
     }
 
     /// Whether the program wants a paste between markers.

@@ -84,13 +84,18 @@ fn all() -> Vec<Tool> {
             "Read a process's raw output",
             "Read the last bytes that a process wrote as they came, escape sequences included. Use get_process_output unless \
              you need those.",
-            &[target(), lines()],
+            &[target(), lines(), byte()],
             object(
                 &[
                     ("id", integer("The entry.")),
                     ("status", status()),
                     ("output", text()),
-                    ("first_byte", integer("How many bytes the process wrote before those in output.")),
+                    (
+                        "before",
+                        integer(
+                            "How many bytes the process wrote before those in output. Pass this as before, for older ones.",
+                        ),
+                    ),
                     ("total_bytes", integer("How many bytes it wrote in all.")),
                 ],
                 &["id", "status", "output", "total_bytes"],

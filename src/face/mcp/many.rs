@@ -25,7 +25,9 @@ pub fn serve_all<T>(desk: &Arc<Desk>, listener: &Listener, log: &Log, stop: &Rec
             recv(listener.arrivals()) -> arrival => match arrival {
                 Ok(Arrival::Accepted(connection)) => clients.open(connection),
                 // Closed: there is no revision in which a server may speak first.
-                Ok(Arrival::Refused(_)) => log.say(Level::Error, format_args!("an MCP client found no place: too many are connected")),
+                Ok(Arrival::Refused(_)) => {
+                    log.say(Level::Error, format_args!("an MCP client found no place: too many are connected"));
+                }
                 // The listener's thread ends with the listener, which is here; so it has panicked.
                 Err(_) => break,
             },
@@ -61,9 +63,12 @@ impl Clients<'_> {
     }
 
     fn start(&mut self, connection: Connection) -> io::Result<()> {
-        let caller = connection.peer.and_then(|pid| self.desk.caller(pid));
-        let toolbox: Arc<DeskTools> = Arc::new(DeskTools::new(Arc::clone(self.desk), caller));
-        let open = Box::new(move || Ok(Opened::Here(Arc::clone(&toolbox) as _)));
+        let (desk, peer) = (Arc::clone(self.desk), connection.peer);
+        // At the first call: one that connects as soon as it is started may be sooner than the news of its start.
+        let open = Box::new(move || {
+            let caller = peer.and_then(|pid| desk.caller(pid));
+            Ok(Opened::Here(Arc::new(DeskTools::new(Arc::clone(&desk), caller)) as _))
+        });
         let server = Arc::new(Server { tools: tools(), instructions: INSTRUCTIONS, open });
         let (stop, stopped) = bounded(1);
         self.count += 1;

@@ -47,17 +47,16 @@ impl DeskTools {
     pub(super) fn raw_output(&self, target: &Target, given: &Given) -> Result<Done, Problem> {
         let view = self.desk.view(target)?;
         let lines = given.amount("lines", USUAL_LINES, MOST_LINES);
-        let tail = self.desk.screen(target)?.lock().raw_tail(lines);
-        let (left_out, part) = last_part(&tail.text);
-        let first = tail.offset + left_out as u64;
+        let before = given.number("before").map(|byte| byte.max(0).unsigned_abs());
+        let tail = self.desk.screen(target)?.lock().raw_tail(lines, before, shown::MOST_OUTPUT);
         let structured = json!({
             "id": view.id,
             "status": view.status.as_str(),
-            "output": part,
-            "first_byte": first,
+            "output": tail.text,
+            "before": tail.offset,
             "total_bytes": tail.total,
         });
-        Ok(done(part, structured))
+        Ok(done(tail.text, structured))
     }
 
     pub(super) fn search(&self, target: &Target, given: &Given) -> Result<Done, Problem> {

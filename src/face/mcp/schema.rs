@@ -46,6 +46,11 @@ pub fn page() -> Arguments {
     ]
 }
 
+/// Which bytes.
+pub fn byte() -> Arguments {
+    vec![("before", integer("Only what came before this byte: the `before` of the last answer."), false)]
+}
+
 /// What to search for.
 pub fn search() -> Arguments {
     let pattern = json!({"type": "string", "minLength": 1, "maxLength": 1000, "description": "The text to find."});
@@ -106,7 +111,7 @@ pub fn keys() -> Arguments {
     let wait =
         format!("Wait so many milliseconds, {} to {}, and return the end of the output.", WAIT_MS[0], WAIT_MS[1]);
     vec![
-        ("input", described(text(), "The text to type."), false),
+        ("input", json!({"type": "string", "maxLength": 1_000_000, "description": "The text to type."}), false),
         ("submit", described(boolean(), "Whether Enter follows the text; true if left out."), false),
         ("bytes", bytes, false),
         ("intent", intent, false),

@@ -46,8 +46,9 @@ impl DeskTools {
             Delivery::Delivered => format!("Delivered. It is {}.", view.status.as_str()),
         };
         if given.number("wait_ms").is_some() {
-            let screen = self.desk.screen(&Target::Id(view.id))?;
-            let page = screen.lock().tail(USUAL_LINES, None, Style::Plain);
+            // What was sent is sent, even if the entry has gone since.
+            let screen = self.desk.screen(&Target::Id(view.id)).ok();
+            let page = screen.map(|screen| screen.lock().tail(USUAL_LINES, None, Style::Plain)).unwrap_or_default();
             let output = page.rows.iter().map(|row| row.text.as_str()).collect::<Vec<_>>().join("\n");
             let (_, part) = last_part(&output);
             text = format!("{text}\n{part}");

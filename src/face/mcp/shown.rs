@@ -8,7 +8,10 @@ use crate::desk::{Port, Refused, View};
 /// Bytes of output that one answer carries.
 pub const MOST_OUTPUT: usize = 16 * 1024;
 
-/// An answer whose words are the data once more, where nothing reads better.
+/// Characters of a command that an answer shows.
+const MOST_COMMAND: usize = 300;
+
+/// An answer: words for a model, data for a program.
 pub fn done(text: impl Into<String>, structured: Value) -> Done {
     let structured = match structured {
         Value::Object(object) => object,
@@ -24,7 +27,7 @@ pub fn process(view: &View) -> Value {
         "name": view.name,
         "kind": view.kind.as_str(),
         "status": view.status.as_str(),
-        "command": view.command,
+        "command": cut(&view.command),
         "selected": view.is_selected,
     });
     let mut add = |name: &str, value: Option<Value>| {
@@ -41,6 +44,14 @@ pub fn process(view: &View) -> Value {
         add("auto_restart", Some(view.auto_restart.into()));
     }
     shown
+}
+
+/// The beginning of a command, where it stands in a list of many.
+fn cut(command: &str) -> String {
+    match command.char_indices().nth(MOST_COMMAND) {
+        Some((end, _)) => format!("{}…", &command[..end]),
+        None => command.to_owned(),
+    }
 }
 
 /// An entry as one line.
@@ -60,7 +71,7 @@ pub fn line(view: &View) -> String {
     if let Some(why) = &view.why {
         words += &format!(", because {why}");
     }
-    words += &format!(" — {}", view.command);
+    words += &format!(" — {}", cut(&view.command));
     words
 }
 

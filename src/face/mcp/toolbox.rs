@@ -53,7 +53,8 @@ impl Toolbox for DeskTools {
             "help" => Ok(help::about(given.text("topic").unwrap_or("overview"))),
             "spawn_process" => self.spawn_process(given),
             "spawn_agent" => self.spawn(given.text("agent_tool_id"), given),
-            name => self.on_one(name, &given.target()?, given, call),
+            // Looked up once: a name may mean another entry in a moment.
+            name => self.on_one(name, &Target::Id(self.desk.view(&given.target()?)?.id), given, call),
         }
     }
 }
@@ -72,7 +73,7 @@ impl DeskTools {
                 Ok(shown::one("It is renamed.", &self.desk.rename(target, name)?))
             }
             "select_process" => Ok(shown::one("It is selected.", &self.desk.select(target)?)),
-            "start_process" => Ok(shown::one("", &self.desk.start(target)?)),
+            "start_process" => started(&self.desk.start(target)?),
             "stop_process" => {
                 self.confirm(target, given, "confirm_self_stop", "stop")?;
                 let view = self.desk.stop(target)?;
@@ -154,7 +155,8 @@ impl DeskTools {
         let words = if matches!(waited, Ok(Waited::TimedOut | Waited::Cancelled)) { still } else { "" };
         // A command that is in the project's file no more is not there any more once it has stopped.
         let gone = || View { status: Status::Stopped, pid: None, uptime: None, ..view.clone() };
-        Ok(shown::one(words, &self.desk.view(&target).unwrap_or_else(|_| gone())))
+        let view = self.desk.view(&target).unwrap_or_else(|_| gone());
+        if words.is_empty() { started(&view) } else { Ok(shown::one(words, &view)) }
     }
 
     fn every(&self, all: All) -> Done {
@@ -217,7 +219,8 @@ impl DeskTools {
             name: given.text("name").map(str::to_owned),
             extra_args: extra.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
         };
-        Ok(shown::one("", &self.desk.spawn(new)?))
+        let view = self.desk.spawn(new)?;
+        started(&view).inspect_err(|_| drop(self.desk.close_entry(&Target::Id(view.id))))
     }
 
     fn ports(&self, target: &Target) -> Result<Done, Problem> {
@@ -270,5 +273,15 @@ impl DeskTools {
             None => format!("You run in none of the processes of this desk. The project is {directory}."),
         };
         done(text, structured)
+    }
+}
+
+/// What is told of an entry that has just been started.
+fn started(view: &View) -> Result<Done, Problem> {
+    match &view.why {
+        Some(why) if view.status == Status::Failed => {
+            Err(Problem::Refused(format!("{:?} was not started: {why}", view.name)))
+        }
+        _ => Ok(shown::one("", view)),
     }
 }

@@ -153,7 +153,7 @@ fn what_is_cleared_is_gone_and_numbers_go_on() {
         screen.clear();
         assert_eq!(all(&screen), Page { rows: Vec::new(), next: None, dropped: true });
         assert_eq!(screen.search("", 9).rows.iter().filter(|row| !row.text.is_empty()).count(), 0);
-        assert_eq!(screen.raw_tail(9).text, "");
+        assert_eq!(screen.raw_tail(9, None, usize::MAX).text, "");
         screen.feed(b"x");
         let shown = all(&screen);
         assert!(shown.rows.iter().all(|row| row.number >= next), "{shown:?} from {next}");
