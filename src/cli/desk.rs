@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use a2e_proc::desk::paths::Paths;
-use a2e_proc::desk::{Desk, NotOpened, Status, View};
+use a2e_proc::desk::{Desk, NotOpened, View};
 use a2e_proc::engine::Config;
 use a2e_proc::face::mcp::{self, DeskTools, Ended, Opened, Server};
 use a2e_proc::log::{Level, Log};
@@ -153,7 +153,7 @@ fn tell_changes(before: &[View], now: &[View]) {
             let (kind, status) = (view.kind.as_str(), view.status.as_str());
             say(format_args!("{kind} {} {}: {status}{pid}{code}{why}", view.id, view.name));
         }
-        if view.is_selected && !old.is_some_and(|old| old.is_selected) && view.status != Status::Stopped {
+        if view.is_selected && !old.is_some_and(|old| old.is_selected) {
             say(format_args!("{} is selected", view.name));
         }
     }

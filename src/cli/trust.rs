@@ -1,4 +1,5 @@
-//! `a2e-proc trust`: a person says which commands of a project may be run for MCP clients. Nothing else can.
+//! `a2e-proc trust`: a person says which commands of a project may be run for MCP clients. No tool can; what runs as the same user
+//! and can write files is another matter, which the README tells.
 
 use std::io::{IsTerminal, Write};
 

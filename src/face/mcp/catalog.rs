@@ -140,7 +140,7 @@ fn all() -> Vec<Tool> {
         tool(
             "select_process",
             "Select a process",
-            "Make a process entry the one that the person at the desk is shown.",
+            "Select a process entry: the person who runs the desk is told which, and it is marked in the list.",
             &[target()],
             process(),
             CHANGES,
@@ -157,7 +157,7 @@ fn all() -> Vec<Tool> {
         tool(
             "stop_process",
             "Stop a process",
-            "Stop a running process: it is asked to end, and killed with all that it started if it has not after two seconds. \
+            "Stop a running process: it is asked to end, and killed with all of its session if it has not after two seconds. \
              The entry stays. Stopping your own process takes confirm_self_stop.",
             &[target(), confirm("confirm_self_stop", "stop or restart")],
             process(),

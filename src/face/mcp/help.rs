@@ -23,7 +23,7 @@ A project has process entries: commands (from its solo.yml), terminals (the user
 start_process, stop_process and restart_process work on any entry; close_process takes terminals and agents away.
 spawn_process and spawn_agent add new ones. get_process_output shows what a process says, send_input types into it.
 A status is stopped, starting, running, stopping, exited (by itself, with code 0) or failed (by itself otherwise, or not started).
-Stopping ends all that a process has started. Entries and their names are remembered; their processes end with the desk.
+Stopping ends the whole session of a process; what has left it (setsid) lives on. Entries and their names are remembered; their processes end with the desk.
 Topics: overview, output, input, trust, ports, agents.";
 
 const OUTPUT: &str = "\
